@@ -1,0 +1,118 @@
+"""Files that commands write: whole or not at all, and each with a block that says where it came from."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import densevid
+from densevid.errors import InputError
+
+
+@contextmanager
+def atomic_path(path: Path | str) -> Iterator[Path]:
+    """Give a temporary name beside `path`; on success rename it there, on any failure leave `path` as it was."""
+    path = Path(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror}") from error
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        temporary.chmod(0o666 & ~_umask())
+        temporary.replace(path)
+    except IsADirectoryError as error:
+        raise InputError(f"cannot write {path}: it is a folder") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_text(path: Path | str, text: str) -> None:
+    """Write a text file atomically."""
+    with atomic_path(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_json(path: Path | str, content: Any, *, indent: int | None = 1) -> None:
+    """Write strict JSON atomically: NaN and infinity are refused, never written."""
+    write_text(path, json.dumps(content, indent=indent, allow_nan=False, ensure_ascii=False) + "\n")
+
+
+def read_json(path: Path | str) -> Any:
+    """Read a JSON file; what is wrong with it becomes one line."""
+    path = Path(path)
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not UTF-8 text (byte {error.start})") from error
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise InputError(f"{path}: not valid JSON ({error})") from error
+
+
+def provenance(*, config_hash: str | None = None, inputs: Iterable[Path | str] = (), **more: Any) -> dict[str, Any]:
+    """The block every written file carries: version, commit, configuration and the hashes of what was read."""
+    return {
+        "densevid": densevid.__version__,
+        "commit": source_commit(),
+        "config": config_hash,
+        "inputs": {Path(path).name: fingerprint(path) for path in inputs},
+        **more,
+    }
+
+
+def fingerprint(path: Path | str) -> str:
+    """sha256 of a file; of a folder: of its files' names, sizes and change times, so that large ones are cheap."""
+    path = Path(path)
+    digest = hashlib.sha256()
+    if path.is_dir():
+        for file in sorted(p for p in path.rglob("*") if p.is_file()):
+            status = file.stat()
+            digest.update(f"{file.relative_to(path)}\0{status.st_size}\0{status.st_mtime_ns}\n".encode())
+        return f"listing-sha256:{digest.hexdigest()}"
+    with path.open("rb") as file_handle:
+        while block := file_handle.read(1 << 20):
+            digest.update(block)
+    return f"sha256:{digest.hexdigest()}"
+
+
+def hash_of(mapping: Mapping[str, Any]) -> str:
+    """A short, stable hash of plain settings."""
+    return hashlib.sha256(json.dumps(mapping, sort_keys=True).encode()).hexdigest()[:16]
+
+
+@cache
+def source_commit() -> str | None:
+    """The commit of the checkout this package runs from, with `+changes` if it is dirty; None when installed."""
+    root = Path(__file__).resolve().parents[2]
+    if not (root / ".git").exists():
+        return None
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(root), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+
+    try:
+        return git("rev-parse", "HEAD") + ("+changes" if git("status", "--porcelain", "-uno") else "")
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

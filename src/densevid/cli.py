@@ -1,0 +1,63 @@
+"""The `densevid` command: a table of verbs. Only the chosen verb's module is imported, so every verb starts fast."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+import densevid
+from densevid.errors import InputError, one_line
+
+VERBS: dict[str, str] = {}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one verb. 0: done; 2: the input cannot be used (one line on stderr says why); 130: interrupted."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    verb = next((word for word in words if not word.startswith("-")), None)
+    try:
+        parsed = _parser(verb).parse_args(words)
+        return int(parsed.run(parsed) or 0)
+    except InputError as error:
+        return _fail(one_line(error))
+    except ModuleNotFoundError as error:
+        return _fail(f"this needs the package {error.name}; install it with `pip install densevid[all]`")
+    except OSError as error:
+        return _fail(one_line(error))
+    except KeyboardInterrupt:
+        print("densevid: interrupted; what was finished is kept", file=sys.stderr)
+        return 130
+
+
+def _parser(verb: str | None) -> argparse.ArgumentParser:
+    """The whole command line, with the arguments of `verb` alone filled in."""
+    parser = argparse.ArgumentParser(
+        prog="densevid",
+        description="Turn an untrimmed video into a timeline of events, each with a sentence; train and evaluate it.",
+        epilog="`densevid VERB --help` explains one verb, with examples.",
+    )
+    parser.add_argument("--version", action="version", version=f"densevid {densevid.__version__}")
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    for name, summary in VERBS.items():
+        module = import_module(f"densevid.commands.{name.replace('-', '_')}") if name == verb else None
+        sub = verbs.add_parser(
+            name,
+            help=summary,
+            description=module.__doc__ if module else summary,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        if module:
+            module.add_arguments(sub)
+            sub.set_defaults(run=module.run)
+    return parser
+
+
+def _fail(message: str) -> int:
+    try:
+        print(f"densevid: {message}", file=sys.stderr)
+    except BrokenPipeError:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123
+    return 2

@@ -1,0 +1,287 @@
+"""Settings: frozen dataclasses with defaults, overridden by a TOML file, overridden by flags (`--set model.layers=4`).
+
+The defaults are the paper's on ActivityNet Captions. An unknown key, a wrong type or an impossible value is one line
+that names the key.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from importlib.resources import files
+from pathlib import Path
+from types import UnionType
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from densevid.artifacts import hash_of, write_text
+from densevid.errors import InputError
+
+ACTIVITYNET_KERNELS = (1, 2, 3, 4, 5, 7, 9, 11, 15, 21, 29, 41, 57, 71, 111, 161, 211, 251)
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """The network. `compat = "released"` follows the authors' code where it differs from the paper."""
+
+    width: int = 1024
+    hidden: int = 2048
+    heads: int = 8
+    layers: int = 2
+    window: int = 480
+    kernels: tuple[int, ...] = ACTIVITYNET_KERNELS
+    stride_factor: int = 50
+    mask: Literal["gated", "learned", "discrete"] = "gated"
+    compat: Literal["paper", "released"] = "paper"
+    encoder: Literal["self-attention", "bi-lstm"] = "self-attention"
+    decoder: Literal["self-attention", "lstm"] = "self-attention"
+    proposal_head: Literal["three-layer", "procnets"] = "three-layer"
+    dropout: float = 0.2
+    input_dropout: float = 0.1
+
+    def check(self) -> None:
+        """Raise on a value that no model can have."""
+        for name in ("width", "hidden", "heads", "layers", "window", "stride_factor"):
+            _require(getattr(self, name) >= 1, f"model.{name}", getattr(self, name), "must be at least 1")
+        _require(self.width % self.heads == 0, "model.heads", self.heads, f"must divide model.width = {self.width}")
+        if self.mask != "discrete":
+            reason = f"must be divisible by 8 with model.mask = {self.mask!r} (four sinusoids share it)"
+            _require(self.width % 8 == 0, "model.width", self.width, reason)
+        _require(self.width % 2 == 0, "model.width", self.width, "must be even (sine and cosine alternate)")
+        _require(bool(self.kernels), "model.kernels", list(self.kernels), "must not be empty")
+        _require(min(self.kernels) >= 1, "model.kernels", list(self.kernels), "must be at least 1 each")
+        longest = max(self.kernels)
+        _require(longest <= self.window, "model.kernels", longest, f"is longer than model.window = {self.window}")
+        for name in ("dropout", "input_dropout"):
+            _require(0 <= getattr(self, name) < 1, f"model.{name}", getattr(self, name), "must be in [0, 1)")
+
+
+@dataclass(frozen=True)
+class FeaturesConfig:
+    """What the model reads: the streams side by side, and how the release's duration files become seconds per step."""
+
+    streams: tuple[str, ...] = ("resnet", "bn")
+    widths: tuple[int, ...] = (2048, 1024)
+    seconds_per_step: float = 0.5
+    duration_formula: Literal["activitynet", "youcook2"] = "activitynet"
+    min_word_count: int = 5
+
+    def check(self) -> None:
+        """Raise on a value that no feature track can have."""
+        pairs = f"needs one entry per features.streams = {list(self.streams)}"
+        _require(len(self.streams) == len(self.widths) > 0, "features.widths", list(self.widths), pairs)
+        _require(min(self.widths) >= 1, "features.widths", list(self.widths), "must be at least 1 each")
+        _require(self.seconds_per_step > 0, "features.seconds_per_step", self.seconds_per_step, "must be positive")
+        _require(self.min_word_count >= 1, "features.min_word_count", self.min_word_count, "must be at least 1")
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """How a model learns: the paper's recipe, SGD with Nesterov momentum, halved on plateau, norm clipped to 1."""
+
+    task: Literal["dense", "proposals", "captions"] = "dense"
+    optimizer: Literal["sgd", "adam", "adamw"] = "sgd"
+    learning_rate: float = 0.1
+    momentum: float = 0.95
+    weight_decay: float = 1e-5
+    gradient_clip: float = 1.0
+    plateau_factor: float = 0.5
+    plateau_patience: int = 1
+    epochs: int = 20
+    batch_size: int = 56
+    seed: int = 0
+    offset_weight: float = 10.0
+    mask_weight: float = 1.0
+    score_weight: float = 1.0
+    word_weight: float = 0.25
+    reduction: Literal["mean", "sum"] = "mean"
+    positives: int = 10
+    negatives: int = 10
+    positive_iou: float = 0.7
+    negative_iou: float = 0.3
+    sampling_start: float = 0.0
+    sampling_step: float = 0.0
+    sampling_every: int = 5
+    sampling_end: float = 0.0
+    max_words: int = 20
+
+    def check(self) -> None:
+        """Raise on a value that no run can have."""
+        positive = ("learning_rate", "gradient_clip", "epochs", "batch_size", "positives", "negatives", "max_words")
+        for name in (*positive, "sampling_every"):
+            _require(getattr(self, name) > 0, f"training.{name}", getattr(self, name), "must be positive")
+        weights = ("offset_weight", "mask_weight", "score_weight", "word_weight", "weight_decay", "plateau_patience")
+        for name in (*weights, "seed"):
+            _require(getattr(self, name) >= 0, f"training.{name}", getattr(self, name), "must not be negative")
+        fractions = ("momentum", "plateau_factor", "positive_iou", "negative_iou")
+        for name in (*fractions, "sampling_start", "sampling_step", "sampling_end"):
+            _require(0 <= getattr(self, name) <= 1, f"training.{name}", getattr(self, name), "must be in [0, 1]")
+        reason = f"must not exceed training.positive_iou = {self.positive_iou}"
+        _require(self.negative_iou <= self.positive_iou, "training.negative_iou", self.negative_iou, reason)
+
+
+@dataclass(frozen=True)
+class InferenceConfig:
+    """Which proposals become events, and how long a sentence may be.
+
+    `min_proposals` and `max_proposals` count after suppression; `min_before_suppression` is how many of the best
+    anchors enter suppression even below the threshold (paper 0, release 200).
+    """
+
+    score_threshold: float = 0.7
+    min_before_suppression: int = 0
+    suppression_iou: float = 0.9
+    min_proposals: int = 50
+    max_proposals: int = 500
+    max_words: int = 20
+
+    def check(self) -> None:
+        """Raise on a value that no inference can have."""
+        for name in ("score_threshold", "suppression_iou"):
+            _require(0 <= getattr(self, name) <= 1, f"inference.{name}", getattr(self, name), "must be in [0, 1]")
+        for name in ("min_before_suppression", "min_proposals"):
+            _require(getattr(self, name) >= 0, f"inference.{name}", getattr(self, name), "must not be negative")
+        for name in ("max_proposals", "max_words"):
+            _require(getattr(self, name) >= 1, f"inference.{name}", getattr(self, name), "must be at least 1")
+        reason = f"exceeds inference.max_proposals = {self.max_proposals}"
+        _require(self.min_proposals <= self.max_proposals, "inference.min_proposals", self.min_proposals, reason)
+
+
+@dataclass(frozen=True)
+class Config:
+    """All settings of a run or a model."""
+
+    model: ModelConfig = field(default_factory=ModelConfig)
+    features: FeaturesConfig = field(default_factory=FeaturesConfig)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+    inference: InferenceConfig = field(default_factory=InferenceConfig)
+
+    def __post_init__(self) -> None:
+        for section in fields(self):
+            getattr(self, section.name).check()
+
+    def with_values(self, values: Mapping[str, Mapping[str, Any]], *, where: str = "") -> Config:
+        """A copy in which `{section: {key: value}}` replaces the old values, each checked against its type."""
+        changed = {}
+        for section, entries in values.items():
+            if section not in {item.name for item in fields(self)}:
+                raise InputError(f"{where}unknown section {section!r}; there are {_names(self)}")
+            if not isinstance(entries, Mapping):
+                raise InputError(f"{where}{section} must be a table of settings, got {entries!r}")
+            old = getattr(self, section)
+            types = get_type_hints(type(old))
+            for key in entries:
+                if key not in types:
+                    raise InputError(f"{where}unknown key {section}.{key}; {section} has {_names(old)}")
+            typed = {key: _typed(f"{where}{section}.{key}", value, types[key]) for key, value in entries.items()}
+            changed[section] = replace(old, **typed)
+        return replace(self, **changed)
+
+    def with_settings(self, assignments: Iterable[str]) -> Config:
+        """Apply flags like `model.layers=4`; all of them together, so their order does not matter."""
+        values: dict[str, dict[str, Any]] = {}
+        for assignment in assignments:
+            name, equals, text = assignment.partition("=")
+            section, dot, key = name.strip().partition(".")
+            if not equals or not dot or not key:
+                raise InputError(f"--set wants section.key=value, got {assignment!r}")
+            values.setdefault(section, {})[key] = _toml_value(name, text.strip())
+        return self.with_values(values)
+
+    def as_dict(self) -> dict[str, dict[str, Any]]:
+        """Plain nested settings."""
+        return asdict(self)
+
+    def as_toml(self) -> str:
+        """The whole configuration as TOML text."""
+        tables = [
+            f"[{section}]\n" + "".join(f"{key} = {_as_toml(value)}\n" for key, value in entries.items())
+            for section, entries in self.as_dict().items()
+        ]
+        return "\n".join(tables)
+
+    @property
+    def hash(self) -> str:
+        """A short hash that changes with any setting."""
+        return hash_of(self.as_dict())
+
+    def save(self, path: Path | str) -> None:
+        """Write the configuration as a TOML file."""
+        write_text(path, self.as_toml())
+
+
+def presets() -> list[str]:
+    """Names of the shipped presets."""
+    folder = files("densevid") / "presets"
+    return sorted(item.name.removesuffix(".toml") for item in folder.iterdir() if item.name.endswith(".toml"))
+
+
+def load_config(source: str | Path | None = None, settings: Iterable[str] = ()) -> Config:
+    """Defaults, then a preset (by name) or a TOML file, then `--set` flags."""
+    config = Config()
+    if source is not None:
+        config = config.with_values(_read(source), where=f"{source}: ")
+    return config.with_settings(settings)
+
+
+def _read(source: str | Path) -> dict[str, Any]:
+    if str(source) in presets():
+        return tomllib.loads((files("densevid") / "presets" / f"{source}.toml").read_text(encoding="utf-8"))
+    path = Path(source)
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{source}: neither a file nor a preset; presets are {', '.join(presets())}") from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InputError(f"{path}: not a readable TOML file ({error})") from error
+
+
+def _require(holds: bool, key: str, value: Any, reason: str) -> None:
+    if not holds:
+        raise InputError(f"{key} = {value} {reason}")
+
+
+def _names(section: Any) -> str:
+    return ", ".join(item.name for item in fields(section))
+
+
+def _toml_value(key: str, text: str) -> Any:
+    """Parse a flag's value as TOML; a bare word is taken as a string."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        if text and all(character.isalnum() or character in "-_./" for character in text):
+            return text
+        raise InputError(f"--set {key}: {text!r} is not a TOML value") from None
+
+
+def _typed(key: str, value: Any, hint: Any) -> Any:
+    """Give `value` the declared type, or say which key has the wrong one."""
+    origin = get_origin(hint)
+    if origin is Literal:
+        if value not in get_args(hint):
+            raise InputError(f"{key} = {value!r} must be one of {', '.join(map(repr, get_args(hint)))}")
+        return value
+    if origin is tuple:
+        if not isinstance(value, (list, tuple)):
+            raise InputError(f"{key} = {value!r} must be a list")
+        return tuple(_typed(key, item, get_args(hint)[0]) for item in value)
+    if origin is UnionType:
+        return None if value is None else _typed(key, value, get_args(hint)[0])
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
+        raise InputError(f"{key} = {value!r} must be of type {hint.__name__}")
+    if isinstance(value, float) and value != value:
+        raise InputError(f"{key} must be a number, got nan")
+    return value
+
+
+def _as_toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(_as_toml, value)) + "]"
+    if isinstance(value, str):
+        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return repr(value)

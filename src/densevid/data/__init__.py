@@ -1,0 +1,1 @@
+"""Tracks and annotations become batches."""

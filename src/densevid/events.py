@@ -1,0 +1,72 @@
+"""Event, the one word for truth and prediction alike, and the event files that go in and out.
+
+An event file has ActivityNet's submission form:
+`{"version", "results": {video: [{"sentence", "timestamp": [start, end], "proposal_score"}]}, "external_data"}`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from densevid.artifacts import read_json, write_json
+from densevid.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A span of a video in seconds with its sentence; `score` is the confidence of a prediction, 1 for truth."""
+
+    start: float
+    end: float
+    sentence: str
+    score: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.start < self.end < math.inf):
+            raise InputError(f"an event must satisfy 0 <= start < end, got {self.start}, {self.end}")
+
+    @property
+    def seconds(self) -> float:
+        """How long the event lasts."""
+        return self.end - self.start
+
+    def as_row(self) -> dict[str, Any]:
+        """The event as one entry of an event file."""
+        return {"sentence": self.sentence, "timestamp": [self.start, self.end], "proposal_score": self.score}
+
+
+def write_events(
+    path: Path | str, events: Mapping[str, Sequence[Event]], *, provenance: Mapping[str, Any] | None = None
+) -> None:
+    """Write predictions in ActivityNet's submission form, in the order given."""
+    content = {
+        "version": "VERSION 1.0",
+        "results": {video: [event.as_row() for event in rows] for video, rows in events.items()},
+        "external_data": {"used": False, "details": ""},
+        "provenance": dict(provenance or {}),
+    }
+    write_json(path, content)
+
+
+def read_events(path: Path | str) -> dict[str, list[Event]]:
+    """Read an event file; anything that is not an event is an error that names the video and its index."""
+    content = read_json(path)
+    results = content.get("results") if isinstance(content, dict) else None
+    if not isinstance(results, dict):
+        raise InputError(f'{path}: an event file needs "results": {{video: [event, ...]}}')
+    return {video: list(_events_of(f"{path}: {video}", rows)) for video, rows in results.items()}
+
+
+def _events_of(where: str, rows: Any) -> Iterable[Event]:
+    if not isinstance(rows, list):
+        raise InputError(f"{where}: expected a list of events, got {type(rows).__name__}")
+    for index, row in enumerate(rows):
+        try:
+            start, end = row["timestamp"]
+            yield Event(float(start), float(end), str(row["sentence"]), float(row.get("proposal_score", 1.0)))
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise InputError(f"{where}: event {index}: {error!s} in {row!r:.80}") from error

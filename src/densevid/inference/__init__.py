@@ -1,0 +1,1 @@
+"""A trained model and a feature track become events."""

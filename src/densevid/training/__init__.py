@@ -1,0 +1,1 @@
+"""Targets, losses and the loop that learns."""

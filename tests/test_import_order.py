@@ -1,0 +1,71 @@
+"""The rooms of docs/architecture.md: a module imports only rooms above its own."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src" / "densevid"
+
+# Top first; a room imports only rooms in earlier rows (and itself). Rooms on one row never import each other.
+ROWS: list[set[str]] = [
+    {"__init__"},
+    {"errors"},
+    {"artifacts"},
+    {"events", "intervals", "config", "tracks"},
+    {"model", "video"},
+    {"data"},
+    {"checkpoint"},
+    {"import_released"},
+    {"inference", "evaluation"},
+    {"training"},
+    {"export", "reproduce", "bench", "app", "demo"},
+    {"commands"},
+    {"cli"},
+    {"__main__"},
+]
+RANK = {room: row for row, rooms in enumerate(ROWS) for room in rooms}
+BARE = {"model", "training", "inference"}
+ALLOWED_OUTSIDE = {"torch", "numpy", "safetensors"}
+
+
+def room_of(path: Path) -> str:
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def imports_of(path: Path) -> list[tuple[str, bool]]:
+    """(module, at top level) for every import statement."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    top = set(map(id, tree.body))
+    found: list[tuple[str, bool]] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found += [(alias.name, id(node) in top) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            found.append((node.module or "", id(node) in top))
+    return found
+
+
+@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda p: str(p.relative_to(SOURCE)))
+def test_imports_go_up_only(path: Path) -> None:
+    room = room_of(path)
+    assert room in RANK, f"{room} has no place in the order: add it to ROWS and to docs/architecture.md"
+    for module, _ in imports_of(path):
+        if module.startswith("densevid."):
+            other = module.split(".")[1]
+            assert other == room or RANK[other] < RANK[room], f"{path.name} ({room}) imports {module}"
+
+
+@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda p: str(p.relative_to(SOURCE)))
+def test_the_network_needs_torch_numpy_and_safetensors_alone(path: Path) -> None:
+    if room_of(path) not in BARE:
+        return
+    import sys
+
+    for module, top_level in imports_of(path):
+        outside = module.split(".")[0]
+        known = outside == "densevid" or outside in sys.stdlib_module_names or outside in ALLOWED_OUTSIDE
+        assert known or not top_level, f"{path.name} imports {module}"
