@@ -1,0 +1,137 @@
+"""The paper's figure: a video is encoded once, anchors become proposals, each proposal becomes an event mask, and the
+encoder reads the video again through that mask so that the caption decoder sees the event and nothing else.
+
+    embed -> encode -> propose -> event_mask -> focus -> caption
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from densevid.config import Config
+from densevid.model.anchors import AnchorGrid
+from densevid.model.caption_decoder import DecodingState, SelfAttentionDecoder
+from densevid.model.event_mask import DiscreteMask, EventMask, LearnedMask, inside, rounded_windows
+from densevid.model.input_embedding import InputEmbedding
+from densevid.model.proposal_decoder import PickedProposals, ProposalDecoder, Proposals
+from densevid.model.recurrent import BiLSTMEncoder, LSTMDecoder, RecurrentState
+from densevid.model.video_encoder import Memory, SelfAttentionEncoder
+
+
+@dataclass(frozen=True)
+class EncodedVideo:
+    """A batch of videos as the encoder leaves it: embedded once, encoded once without a mask."""
+
+    embedded_BTD: Tensor
+    memory: Memory
+
+    def select(self, index_P: Tensor) -> EncodedVideo:
+        """The videos in `index_P`, one row per proposal."""
+        return EncodedVideo(self.embedded_BTD[index_P], self.memory.select(index_P))
+
+    @property
+    def lengths_B(self) -> Tensor:
+        """Number of steps each video has."""
+        return self.memory.valid_BT.sum(dim=1)
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """All that the losses need: every proposal, and for the captioned one its mask and its words."""
+
+    proposals: Proposals
+    event_mask: EventMask
+    word_logits_BLV: Tensor
+
+
+class MaskedTransformer(nn.Module):
+    """The whole network. `config.model` picks each box: self-attention or recurrent; gated, learned or discrete."""
+
+    def __init__(self, config: Config, vocabulary_size: int) -> None:
+        super().__init__()
+        self.config = config
+        model = config.model
+        self.released = released = model.compat == "released"
+        procnets = model.proposal_head == "procnets"
+        grid = AnchorGrid.of(model.kernels, None if procnets else model.stride_factor)
+
+        self.input_embedding = InputEmbedding(
+            config.features.widths, model.width, model.input_dropout, released=released
+        )
+        self.encoder: SelfAttentionEncoder | BiLSTMEncoder
+        if model.encoder == "bi-lstm":
+            self.encoder = BiLSTMEncoder(model.layers, model.width, model.dropout)
+        else:
+            self.encoder = SelfAttentionEncoder(
+                model.layers, model.width, model.hidden, model.heads, model.dropout, released=released
+            )
+        self.proposal_decoder = ProposalDecoder(grid, model.width, procnets=procnets, released=released)
+        self.masking: DiscreteMask | LearnedMask
+        if model.mask == "discrete":
+            self.masking = DiscreteMask()
+        else:
+            self.masking = LearnedMask(model.width, model.window, gated=model.mask == "gated", released=released)
+        self.caption_decoder: SelfAttentionDecoder | LSTMDecoder
+        if model.decoder == "lstm":
+            self.caption_decoder = LSTMDecoder(model.layers, model.width, vocabulary_size, model.dropout)
+        else:
+            self.caption_decoder = SelfAttentionDecoder(
+                model.layers, model.width, model.hidden, model.heads, vocabulary_size, model.dropout, released=released
+            )
+
+    def seen(self, valid_BT: Tensor) -> Tensor:
+        """The steps attention may look at: the video's own; the release looks at its zero padding, too."""
+        return torch.ones_like(valid_BT) if self.released else valid_BT
+
+    def encode(self, features_BTF: Tensor, valid_BT: Tensor) -> EncodedVideo:
+        """F^0 ... F^L of the whole video."""
+        embedded_BTD = self.input_embedding(features_BTF)
+        return EncodedVideo(embedded_BTD, self.encoder(embedded_BTD, valid_BT))
+
+    def propose(self, video: EncodedVideo) -> Proposals:
+        """A score and an interval for every anchor."""
+        return self.proposal_decoder(video.memory.last_BTD)
+
+    def event_mask(self, proposals: PickedProposals, steps: int, limit_P: Tensor) -> EventMask:
+        """f_GM (or f_M, or the plain window) of each picked proposal, for a video that ends at step `limit_P`."""
+        return self.masking(proposals, steps, limit_P)
+
+    def segment_mask(self, segments_P2: Tensor, steps: int, limit_P: Tensor) -> Tensor:
+        """The mask of a given segment: P_e = 1 turns f_GM into its window."""
+        return inside(rounded_windows(segments_P2, limit_P), steps)
+
+    def focus(self, video: EncodedVideo, event_mask_PT: Tensor) -> Memory:
+        """F-hat: the video encoded again through the mask, so nothing from outside the event is left in it.
+
+        A recurrent encoder has its output masked instead.
+        """
+        if isinstance(self.encoder, BiLSTMEncoder):
+            return video.memory.masked(event_mask_PT)
+        return self.encoder(video.embedded_BTD, video.memory.valid_BT, event_mask_PT)
+
+    def begin_caption(self, video: EncodedVideo, event_mask_PT: Tensor) -> DecodingState | RecurrentState:
+        """Prepare the decoder to caption the event under the mask."""
+        return self.caption_decoder.begin(self.focus(video, event_mask_PT))
+
+    def next_words(self, words_PL: Tensor, state: DecodingState | RecurrentState) -> Tensor:
+        """Logits of the word that follows each of `words_PL`."""
+        return self.caption_decoder(words_PL, state)
+
+    def forward(self, features_BTF: Tensor, valid_BT: Tensor, anchor_B: Tensor, words_BL: Tensor) -> Predictions:
+        """Propose everywhere and caption the proposal of one anchor a video, with the true words as input."""
+        video = self.encode(features_BTF, valid_BT)
+        proposals = self.propose(video)
+        row_B = torch.arange(len(anchor_B), device=anchor_B.device)
+        limit_B = self.window_limit(video)
+        event_mask = self.event_mask(proposals.pick(row_B, anchor_B), features_BTF.shape[1], limit_B)
+        state = self.begin_caption(video, event_mask.mask_PT)
+        return Predictions(proposals, event_mask, self.next_words(words_BL, state))
+
+    def window_limit(self, video: EncodedVideo) -> Tensor:
+        """Where windows must end: at the end of the video; the release trains with the end of the padding."""
+        if self.released:
+            return torch.full_like(video.lengths_B, video.embedded_BTD.shape[1])
+        return video.lengths_B

@@ -1,0 +1,94 @@
+"""The proposal decoder: the encoder's last layer becomes a score and two offsets for every anchor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from densevid.model.anchors import AnchorGrid, apply_offsets
+
+
+@dataclass(frozen=True)
+class Proposals:
+    """Every anchor over `steps` steps with its prediction; `offsets` are (center shift / length, log stretch)."""
+
+    logits_BA: Tensor
+    offsets_BA2: Tensor
+    anchors_A2: Tensor
+    steps: int
+
+    @property
+    def intervals_BA2(self) -> Tensor:
+        """Start and end of every proposal, in steps."""
+        return apply_offsets(self.anchors_A2, self.offsets_BA2)
+
+    def pick(self, video_P: Tensor, anchor_P: Tensor) -> PickedProposals:
+        """The proposals of given anchors of given videos, one row each."""
+        anchors_P2 = self.anchors_A2[anchor_P]
+        intervals_P2 = apply_offsets(anchors_P2, self.offsets_BA2[video_P, anchor_P])
+        return PickedProposals(self.logits_BA[video_P, anchor_P], intervals_P2, anchors_P2)
+
+
+@dataclass(frozen=True)
+class PickedProposals:
+    """P proposals, each with the anchor it came from."""
+
+    logits_P: Tensor
+    intervals_P2: Tensor
+    anchors_P2: Tensor
+
+    def detach(self) -> PickedProposals:
+        """The same numbers without a way back for gradients."""
+        return PickedProposals(self.logits_P.detach(), self.intervals_P2.detach(), self.anchors_P2)
+
+
+class AnchorHead(nn.Sequential):
+    """Three 1-D convolutions with batch norms for one kernel size: depthwise of that size, pointwise, pointwise."""
+
+    def __init__(self, width: int, kernel: int, stride: int, outputs: int) -> None:
+        super().__init__(
+            nn.BatchNorm1d(width),
+            nn.Conv1d(width, width, kernel, stride, groups=width, bias=False),
+            nn.BatchNorm1d(width),
+            nn.Conv1d(width, width, 1, bias=False),
+            nn.BatchNorm1d(width),
+            nn.ReLU(),
+            nn.BatchNorm1d(width),
+            nn.Conv1d(width, outputs, 1),
+        )
+
+
+class ProposalDecoder(nn.Module):
+    """One head per kernel size, all reading the same memory, their outputs side by side in the order of the grid.
+
+    `procnets` gives each size a single full convolution instead. Rows of a head's output: score logit, center shift,
+    log stretch; the release writes score logit, an unused overlap logit, log stretch, center shift.
+    """
+
+    def __init__(self, grid: AnchorGrid, width: int, *, procnets: bool = False, released: bool = False) -> None:
+        super().__init__()
+        self.grid = grid
+        self.rows = (0, 3, 2) if released else (0, 1, 2)
+        outputs = 4 if released else 3
+        sizes = list(zip(grid.kernels, grid.strides, strict=True))
+        self.heads: Sequence[nn.Module] = nn.ModuleList(  # type: ignore[assignment]
+            nn.Conv1d(width, outputs, kernel, stride) if procnets else AnchorHead(width, kernel, stride, outputs)
+            for kernel, stride in sizes
+        )
+
+    def forward(self, memory_BTD: Tensor) -> Proposals:
+        """Predict for every anchor over the steps of the memory."""
+        output_BRA = self.anchor_outputs(memory_BTD)
+        logits, shift, log_stretch = (output_BRA[:, row] for row in self.rows)
+        anchors_A2 = self.grid.anchors(memory_BTD.shape[1], memory_BTD.device)
+        return Proposals(logits, torch.stack((shift, log_stretch), dim=-1), anchors_A2, memory_BTD.shape[1])
+
+    def anchor_outputs(self, memory_BTD: Tensor) -> Tensor:
+        """The raw rows of all heads, B x rows x A; kernels longer than the video give no anchor."""
+        memory_BDT = memory_BTD.transpose(1, 2).contiguous()
+        counts = self.grid.counts(memory_BTD.shape[1])
+        outputs = [head(memory_BDT) for head, count in zip(self.heads, counts, strict=True) if count]
+        return torch.cat(outputs, dim=2)

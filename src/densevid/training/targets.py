@@ -1,0 +1,106 @@
+"""Which anchors a sample learns from: geometry alone, decided before the network runs.
+
+A sample is one ground-truth segment. Anchors that overlap it by 70% or more are positive, anchors that overlap every
+segment of the video by less than 30% are negative; up to U of each are drawn. The draw is a hash of (seed, epoch,
+sample, anchor), so it is the same on any device and for any number of processes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from densevid.config import TrainingConfig
+from densevid.intervals import temporal_iou
+from densevid.model.anchors import anchor_intervals, offsets_to
+
+
+@dataclass(frozen=True)
+class Targets:
+    """Drawn anchors per sample, best-drawn first; `*_present` is False where a pool had fewer than U."""
+
+    positive_BU: Tensor
+    positive_present_BU: Tensor
+    offsets_BU2: Tensor
+    negative_BU: Tensor
+    negative_present_BU: Tensor
+
+    @property
+    def captioned_B(self) -> Tensor:
+        """The anchor to caption: a random positive, which the first drawn one is."""
+        return self.positive_BU[:, 0]
+
+    @property
+    def captioned_present_B(self) -> Tensor:
+        """Whether the sample has a positive anchor at all."""
+        return self.positive_present_BU[:, 0]
+
+
+@dataclass(frozen=True)
+class Truth:
+    """The geometry of a batch, in steps: all events of each video, the sample's own segment, the video's length."""
+
+    events_BG2: Tensor
+    event_valid_BG: Tensor
+    segment_B2: Tensor
+    length_B: Tensor
+
+
+@dataclass(frozen=True)
+class Pools:
+    """Which anchors may be drawn as positives and negatives."""
+
+    positive_BA: Tensor
+    negative_BA: Tensor
+
+
+def pools(anchors_A2: Tensor, truth: Truth, config: TrainingConfig, *, released: bool = False) -> Pools:
+    """Positive: IoU with the sample's segment >= .7; negative: IoU with every segment < .3.
+
+    An anchor that ends beyond the video is in neither pool; in the release it counts as a negative.
+    """
+    intervals_1A2 = anchor_intervals(anchors_A2)[None]
+    within_BA = intervals_1A2[..., 1] <= truth.length_B[:, None]
+    own_BA = temporal_iou(intervals_1A2, truth.segment_B2[:, None]).squeeze(-1)
+    all_BAG = temporal_iou(intervals_1A2, truth.events_BG2) * truth.event_valid_BG[:, None]
+    far_BA = torch.maximum(all_BAG.amax(dim=-1), own_BA) < config.negative_iou
+    negative_BA = far_BA | ~within_BA if released else far_BA & within_BA
+    return Pools((own_BA >= config.positive_iou) & within_BA, negative_BA)
+
+
+def assign(
+    anchors_A2: Tensor, truth: Truth, config: TrainingConfig, draw: Sequence[Tensor], *, released: bool = False
+) -> Targets:
+    """Draw U positives and U negatives per sample; `draw` holds two B x A tables of random keys, see `random_keys`."""
+    available = pools(anchors_A2, truth, config, released=released)
+    positive_BU, positive_present_BU = _draw(available.positive_BA, draw[0], config.positives)
+    negative_BU, negative_present_BU = _draw(available.negative_BA, draw[1], config.negatives)
+    offsets_BU2 = offsets_to(anchors_A2[positive_BU], truth.segment_B2[:, None].expand(*positive_BU.shape, 2))
+    return Targets(positive_BU, positive_present_BU, offsets_BU2, negative_BU, negative_present_BU)
+
+
+def random_keys(seed: int, epoch: int, sample_B: Tensor, anchors: int) -> tuple[Tensor, Tensor]:
+    """Two B x A tables of non-negative random integers that depend on (seed, epoch, sample, anchor) alone."""
+    anchor_A = torch.arange(anchors, device=sample_B.device)
+    tables = []
+    for salt in (1, 2):
+        start = _mix(_mix(_mix(sample_B.long() + salt) + epoch) + seed)
+        tables.append(_mix(start[:, None] + anchor_A) >> 1 & 0x3FFFFFFFFFFFFFFF)
+    return tables[0], tables[1]
+
+
+def _draw(pool_BA: Tensor, keys_BA: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The `count` members of each pool with the largest keys, and whether there were so many."""
+    best = torch.where(pool_BA, keys_BA, -1).topk(min(count, pool_BA.shape[1]), dim=1)
+    return best.indices, best.values >= 0
+
+
+def _mix(values: Tensor) -> Tensor:
+    """The finaliser of splitmix64, in wrapping 64-bit integers."""
+    values = values + -7046029254386353131
+    values = (values ^ (values >> 30 & 0x3FFFFFFFF)) * -4658895280553007687
+    values = (values ^ (values >> 27 & 0x1FFFFFFFFF)) * -7723592293110705685
+    return values ^ (values >> 31 & 0x1FFFFFFFF)

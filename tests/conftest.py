@@ -1,0 +1,24 @@
+"""Shared by all tests: where the real data lies, no time limits on a noisy machine, one torch thread."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+settings.register_profile("densevid", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("densevid")
+
+SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of real data and golden numbers beside the checkout."""
+    if not SHARED.is_dir():
+        pytest.skip("needs the folder of real data and golden numbers, ../shared, beside the checkout")
+    return SHARED

@@ -1,0 +1,75 @@
+"""Laws of the encoder: padding changes nothing, and what the mask hides cannot be seen."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from densevid.model.layers import sinusoids
+from densevid.model.video_encoder import SelfAttentionEncoder
+
+
+@pytest.fixture
+def encoder() -> SelfAttentionEncoder:
+    torch.manual_seed(0)
+    return SelfAttentionEncoder(2, 16, 32, 4, dropout=0.3).eval()
+
+
+def everywhere(values: Tensor) -> Tensor:
+    return torch.ones(values.shape[:2], dtype=torch.bool)
+
+
+def test_padding_changes_nothing(encoder: SelfAttentionEncoder) -> None:
+    values = torch.randn(1, 7, 16)
+    padded = torch.cat((values, torch.randn(1, 5, 16)), dim=1)
+    valid = torch.arange(12)[None] < 7
+    short, long = encoder(values, everywhere(values)), encoder(padded, valid)
+    for ours, theirs in zip(short.layers, long.layers, strict=True):
+        torch.testing.assert_close(ours, theirs[:, :7], atol=1e-6, rtol=1e-5)
+        assert (theirs[:, 7:] == 0).all()
+
+
+def test_hidden_steps_cannot_be_seen(encoder: SelfAttentionEncoder) -> None:
+    values, mask = torch.randn(1, 10, 16), (torch.arange(10) >= 4).float()[None]
+    changed = values.clone()
+    changed[:, :4] += 5
+    ours, theirs = (encoder(v, everywhere(v), mask) for v in (values, changed))
+    for a, b in zip(ours.layers, theirs.layers, strict=True):
+        torch.testing.assert_close(a, b)
+        assert (a[:, :4] == 0).all()
+
+
+def test_masking_the_first_encoding_is_not_the_same(encoder: SelfAttentionEncoder) -> None:
+    """The paper encodes again: the first encoding still knows what lies outside the event."""
+    values, mask = torch.randn(1, 10, 16), (torch.arange(10) >= 4).float()[None]
+    again = encoder(values, everywhere(values), mask)
+    masked = encoder(values, everywhere(values)).masked(mask)
+    assert (again.last_BTD - masked.last_BTD).abs().max() > 1e-2
+
+
+def test_zeroed_steps_act_as_one_key_of_zeros(encoder: SelfAttentionEncoder) -> None:
+    """With a 0/1 mask, n steps plus one key of zeros with value zero and logit log(T - n) give the same first layer."""
+    total, inside = 10, slice(3, 7)
+    values = torch.randn(1, total, 16)
+    mask = torch.zeros(1, total)
+    mask[:, inside] = 1
+    want = encoder(values, everywhere(values), mask).layers[0][:, inside]
+
+    layer = encoder.layers[0]
+    steps = (values + sinusoids(torch.arange(total), 16))[:, inside]
+    memory = layer.attention.project(torch.cat((steps, torch.zeros(1, 1, 16)), dim=1))
+    weight = torch.zeros(5)
+    weight[-1] = math.log(total - 4)
+    context = layer.attention(steps, memory, weight.expand(4, 5))
+    gamma = layer.attention_norm(context, steps)
+    torch.testing.assert_close(layer.feed_forward_norm(layer.feed_forward(gamma), gamma), want, atol=1e-5, rtol=1e-5)
+
+
+def test_selecting_repeats_videos(encoder: SelfAttentionEncoder) -> None:
+    values = torch.randn(2, 5, 16)
+    memory = encoder(values, everywhere(values)).select(torch.tensor([1, 1, 0]))
+    torch.testing.assert_close(memory.last_BTD[0], memory.last_BTD[1])
+    assert memory.valid_BT.shape == (3, 5)
