@@ -45,6 +45,8 @@ def test_the_release_puts_resnet_before_bn(tmp_path: Path) -> None:
     np.testing.assert_array_equal(track.values, wanted)
     assert track.values.dtype == np.float32 and step_seconds(track) == 0.5
     assert "v_a_b" in source and "a_b" not in source and len(source) == 1
+    again = pickle.loads(pickle.dumps(source))  # as a loading process gets it
+    np.testing.assert_array_equal(again.track("v_a_b").values, wanted)
 
 
 def test_the_release_in_split_folders(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ class NpyFeatures(ArrayFeatures):
 
     def __init__(self, path: Path, files: Mapping[str, Path], clocks: StepClocks) -> None:
         self._files = files
-        super().__init__(path, files.keys(), clocks)
+        super().__init__(path, files, clocks)
 
     @contextmanager
     def arrays(self, video: str) -> Iterator[NamedArrays]:
@@ -35,7 +35,7 @@ class ReleasedFeatures(ArrayFeatures):
 
     def __init__(self, path: Path, files: Mapping[str, Mapping[str, Path]], clocks: StepClocks) -> None:
         self._files = files
-        super().__init__(path, files.keys(), clocks)
+        super().__init__(path, files, clocks)
 
     def clock(self, video: str, steps: int) -> Clock:
         """By the release's formula."""
