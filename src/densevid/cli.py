@@ -11,7 +11,10 @@ from importlib import import_module
 import densevid
 from densevid.errors import InputError, one_line
 
-VERBS: dict[str, str] = {}
+VERBS: dict[str, str] = {
+    "predict": "caption every video of a feature folder and write an event file",
+    "import-released": "turn the authors' released weights into a model folder",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

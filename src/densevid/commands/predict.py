@@ -1,0 +1,57 @@
+"""Caption every video of a feature folder or store and write ActivityNet's submission form, in selection order.
+
+Features may be the release's two files a video, one .npy a video, one HDF5 file, or densevid's own store.
+
+  densevid predict --model models/released --features features/validation --durations anet_duration_frame.csv \\
+      --out predictions.json
+  densevid predict --model RUN/model --features store --segments val_1.json --out captions.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's arguments."""
+    parser.add_argument("--model", type=Path, required=True, metavar="MODEL_DIR", help="a model folder")
+    parser.add_argument(
+        "--features", type=Path, required=True, metavar="DIR|STORE", help="feature folder, file or store"
+    )
+    clock = parser.add_mutually_exclusive_group()
+    clock.add_argument("--durations", type=Path, metavar="CSV", help="the release's id,duration,frames file")
+    clock.add_argument("--seconds-per-step", type=float, metavar="S", help="one number for all videos (default .5)")
+    parser.add_argument("--segments", type=Path, metavar="REFERENCES", help="caption these segments, propose nothing")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change an inference setting")
+    parser.add_argument("--device", default=None, help="cpu, cuda, cuda:1, ... (default: cuda where there is one)")
+    parser.add_argument("--threads", type=int, default=None, help="CPU threads (default: torch's choice)")
+    parser.add_argument("--out", type=Path, required=True, metavar="PREDICTIONS", help="the event file to write")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Predict and write."""
+    from densevid.artifacts import provenance
+    from densevid.events import write_events
+    from densevid.inference.predict import PredictionJob, predict
+
+    job = PredictionJob(
+        model=arguments.model,
+        features=arguments.features,
+        durations=arguments.durations,
+        seconds_per_step=arguments.seconds_per_step,
+        segments=arguments.segments,
+        settings=tuple(arguments.set),
+        device=arguments.device,
+        threads=arguments.threads,
+    )
+    predictions = predict(job, report=lambda line: print(f"densevid: {line}", file=sys.stderr))
+    inputs = [path for path in (arguments.features, arguments.durations, arguments.segments) if path]
+    write_events(
+        arguments.out,
+        predictions.events,
+        provenance=provenance(config_hash=predictions.config.hash, inputs=[arguments.model, *inputs]),
+    )
+    events = sum(map(len, predictions.events.values()))
+    print(f"{arguments.out}: {events:,} events in {len(predictions.events):,} videos")

@@ -1,0 +1,56 @@
+"""The package as users get it: built, installed into an empty environment, started."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tarfile
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out), str(ROOT)]
+    subprocess.run(command, check=True, capture_output=True, timeout=300)
+    return out
+
+
+def test_the_wheel_runs_in_an_empty_environment(built: Path, tmp_path: Path) -> None:
+    """`--no-deps`: the command line must answer --help before any heavy package is there or imported."""
+    (wheel,) = built.glob("*.whl")
+    venv.create(tmp_path / "env", with_pip=True)
+    python = tmp_path / "env" / "bin" / "python"
+    subprocess.run([python, "-m", "pip", "install", "--quiet", "--no-deps", wheel], check=True, timeout=300)
+    shown = subprocess.run([python.with_name("densevid"), "--help"], capture_output=True, text=True, timeout=60)
+    assert shown.returncode == 0, shown.stderr
+    assert "VERB" in shown.stdout and "predict" in shown.stdout
+    version = subprocess.run([python, "-m", "densevid", "--version"], capture_output=True, text=True, timeout=60)
+    assert version.stdout.startswith("densevid 0.")
+
+
+def test_the_wheel_carries_presets_and_the_licence(built: Path) -> None:
+    (wheel,) = built.glob("*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    for preset in ("activitynet", "youcook2", "proposal-only", "caption-only"):
+        assert f"densevid/presets/{preset}.toml" in names
+    assert any(name.endswith("LICENSE") for name in names) and "densevid/py.typed" in names
+
+
+def test_the_sdist_carries_the_tests(built: Path) -> None:
+    (sdist,) = built.glob("*.tar.gz")
+    names = tarfile.open(sdist).getnames()
+    assert any(name.endswith("tests/test_package.py") for name in names)
+    assert any(name.endswith("pyproject.toml") for name in names)
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = "import sys, densevid.cli; densevid.cli._parser(None); print([m for m in ('torch','av','numpy') if m in sys.modules])"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert shown.stdout.strip() == "[]"
