@@ -61,8 +61,8 @@ def test_imports_go_up_only(path: Path) -> None:
 
 @pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda p: str(p.relative_to(SOURCE)))
 def test_the_network_needs_torch_numpy_and_safetensors_alone(path: Path) -> None:
-    if room_of(path) not in BARE:
-        return
+    if room_of(path) not in BARE or path.name.endswith("_triton.py"):
+        return  # kernels for a GPU are imported where there is one, and torch brings Triton along there
     import sys
 
     for module, top_level in imports_of(path):

@@ -45,12 +45,14 @@ def test_the_wheel_carries_presets_and_the_licence(built: Path) -> None:
 
 def test_the_sdist_carries_the_tests(built: Path) -> None:
     (sdist,) = built.glob("*.tar.gz")
-    names = tarfile.open(sdist).getnames()
+    with tarfile.open(sdist) as archive:
+        names = archive.getnames()
     assert any(name.endswith("tests/test_package.py") for name in names)
     assert any(name.endswith("pyproject.toml") for name in names)
 
 
 def test_help_imports_nothing_heavy() -> None:
-    code = "import sys, densevid.cli; densevid.cli._parser(None); print([m for m in ('torch','av','numpy') if m in sys.modules])"
+    heavy = "[name for name in ('torch', 'av', 'numpy') if name in sys.modules]"
+    code = f"import sys, densevid.cli; densevid.cli._parser(None); print({heavy})"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert shown.stdout.strip() == "[]"

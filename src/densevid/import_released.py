@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import torch
@@ -26,12 +26,23 @@ RELEASED_INFERENCE = {
     "max_words": 20,
 }
 
+PROJECTIONS = {"q": "query", "k": "key", "v": "value", "o": "output"}
+HEAD_PARTS = {
+    "0": "input_norm",
+    "1": "depthwise",
+    "2": "depthwise_norm",
+    "3": "pointwise",
+    "4": "pointwise_norm",
+    "6": "output_norm",
+    "7": "output",
+}
+
 # Applied in order to every key of the release.
-RENAMED = [
+RENAMED: list[tuple[str, str | Callable[[re.Match[str]], str]]] = [
     (r"^rgb_emb\.", "input_embedding.streams.0."),
     (r"^flow_emb\.", "input_embedding.streams.1."),
     (r"^vis_emb\.encoder\.", "encoder."),
-    (r"^prop_out\.", "proposal_decoder.heads."),
+    (r"^prop_out\.(\d+)\.([0-46-7])\.", lambda found: f"proposal_decoder.heads.{found[1]}.{HEAD_PARTS[found[2]]}."),
     (r"^mask_model\.", "masking.perceptron."),
     (r"^cap_model\.decoder\.out\.", "caption_decoder.words."),
     (r"^cap_model\.decoder\.", "caption_decoder."),
@@ -45,7 +56,6 @@ RENAMED = [
     (r"\.layer\.linear1\.", ".expand."),
     (r"\.layer\.linear2\.", ".contract."),
 ]
-PROJECTIONS = {"q": "query", "k": "key", "v": "value", "o": "output"}
 
 
 def import_released(weights: Path | str, words: Path | str, preset: str, settings: Iterable[str] = ()) -> LoadedModel:
@@ -90,7 +100,7 @@ def renamed(state: Mapping[str, Tensor], config: Config) -> dict[str, Tensor]:
         if config.model.mask == "discrete" and name.startswith("mask_model."):
             continue
         for pattern, replacement in RENAMED:
-            name = re.sub(pattern, replacement, name)  # type: ignore[arg-type]
+            name = re.sub(pattern, replacement, name)
         result[name] = tensor
     return result
 

@@ -30,7 +30,7 @@ def test_an_anchor_sees_its_own_steps_and_no_others() -> None:
     changed[0, 11] += 1
     moved = (decoder(memory).logits_BA - decoder(changed).logits_BA)[0].abs() > 1e-7
     center, length = grid.anchors(20).unbind(-1)
-    covers = (center - length / 2 <= 11) & (11 < center + length / 2)
+    covers = (center - length / 2 <= 11) & (center + length / 2 > 11)
     assert (moved & ~covers).sum() == 0 and (moved == covers).float().mean() > 0.9
 
 

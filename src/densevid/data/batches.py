@@ -6,7 +6,7 @@ first `model.window` steps are seen, and an event counts as far as it lies in th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,6 +30,7 @@ from densevid.tracks import Extent
 class Sample:
     """One segment: the features of its video, the video's events in steps, which of them it is, and its words."""
 
+    number: int
     video: str
     features_TF: Tensor
     events_G2: Tensor
@@ -42,6 +43,7 @@ class Batch:
     """Samples side by side: B samples, T = window steps, F features, G events at most, L = max_words + 1 words."""
 
     videos: list[str]
+    sample_B: Tensor  # number of the sample in its dataset
     features_BTF: Tensor  # float32, zero where there is no video
     valid_BT: Tensor  # True where the video is
     events_BG2: Tensor  # all events of the sample's video, in steps, zero where there is none
@@ -121,7 +123,7 @@ class SegmentDataset(Dataset[Sample]):
         video, segment_index = self._segments[index]
         values = self.source.track(video).values[: self.window]
         features_TF = torch.from_numpy(np.array(values, dtype=np.float32))
-        return Sample(video, features_TF, self._events_G2[video], segment_index, self._words_NL[index])
+        return Sample(index, video, features_TF, self._events_G2[video], segment_index, self._words_NL[index])
 
     def collate(self, samples: Sequence[Sample]) -> Batch:
         """A batch at this dataset's window: what a DataLoader wants as `collate_fn`."""
@@ -139,6 +141,7 @@ def collate(samples: Sequence[Sample], window: int) -> Batch:
     index_B = torch.tensor([sample.segment_index for sample in samples])
     return Batch(
         videos=[sample.video for sample in samples],
+        sample_B=torch.tensor([sample.number for sample in samples]),
         features_BTF=features_BTF,
         valid_BT=torch.arange(window) < steps_B[:, None],
         events_BG2=events_BG2,
@@ -153,6 +156,13 @@ def order(count: int, seed: int, epoch: int) -> list[int]:
     """The order of the samples in an epoch: a function of seed and epoch alone."""
     permuted: list[int] = np.random.default_rng([seed, epoch]).permutation(count).tolist()
     return permuted
+
+
+def batches(dataset: SegmentDataset, size: int, *, seed: int, epoch: int) -> Iterator[Batch]:
+    """All samples of one epoch in its own order, `size` at a time."""
+    numbers = order(len(dataset), seed, epoch)
+    for start in range(0, len(numbers), size):
+        yield dataset.collate([dataset[number] for number in numbers[start : start + size]])
 
 
 def events_in_window(

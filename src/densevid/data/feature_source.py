@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from densevid.errors import InputError
@@ -73,3 +73,35 @@ def _widths(streams: Streams) -> list[int]:
 def streams_text(streams: Streams) -> str:
     """Streams as people read them: `resnet 2048 + bn 1024`."""
     return " + ".join(f"{name} {width}" for name, width in streams)
+
+
+class TracksInMemory:
+    """Tracks that are already there, as a FeatureSource: generated ones, or those of a single video."""
+
+    def __init__(self, tracks: Mapping[str, FeatureTrack], recipe: FeatureRecipe | None = None) -> None:
+        self._tracks = dict(tracks)
+        self.recipe = recipe
+        widths = {track.streams for track in self._tracks.values()}
+        if len(widths) != 1:
+            raise InputError(f"expected tracks with the same streams, got {len(widths)} kinds of streams")
+        self.streams = widths.pop()
+
+    def videos(self) -> list[str]:
+        """All ids, sorted."""
+        return sorted(self._tracks)
+
+    def track(self, video: str) -> FeatureTrack:
+        """The features of one video."""
+        if video not in self._tracks:
+            raise unknown_video(video, "memory", self.videos())
+        return self._tracks[video]
+
+    def extent(self, video: str) -> Extent:
+        """Steps, clock and duration of one video."""
+        return self.track(video).extent
+
+    def __contains__(self, video: object) -> bool:
+        return video in self._tracks
+
+    def __len__(self) -> int:
+        return len(self._tracks)

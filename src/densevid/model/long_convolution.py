@@ -1,14 +1,14 @@
 """The fast form of the proposal heads: the same numbers as their Conv1d and BatchNorm1d modules, in far fewer passes.
 
-A head is: batch norm, long depthwise convolution, batch norm, pointwise product, batch norm, ReLU, batch norm, pointwise
-product. Over all anchors of a large batch each of its tensors holds gigabytes, so what costs is how often they are
-read and written. Here, while training:
+A head is: batch norm, long depthwise convolution, batch norm, pointwise product, batch norm, ReLU, batch norm,
+pointwise product. Over all anchors of a large batch each of its tensors holds gigabytes, so what costs is how often
+they are read and written. Here, while training:
 
 - all heads read one tensor, so the statistics of the first batch norm are taken once and folded into the kernels;
 - the second batch norm is folded into the pointwise product that follows it;
 - the third and fourth are per-channel constants that later passes apply on the fly;
-- backward, a batch norm needs two sums per channel; those of the last two follow from six sums of one pass, and those of
-  the second from the gradient of the product itself, so no pass over the tensors is spent on them.
+- backward, a batch norm needs two sums per channel; those of the last two follow from the sums of one pass, and those
+  of the second from the gradient of the product itself, so no pass over the tensors is spent on them.
 
 Rows are anchors, columns are channels. The passes themselves (`Passes`) are plain torch on a CPU and Triton on a GPU.
 """
@@ -283,36 +283,52 @@ class _NormalisedHead(torch.autograd.Function):
         rows_gradient = torch.addcmul((-pull * mean2).to(rows_ND.dtype), rows_ND, pull.to(rows_ND.dtype))
         rows_gradient.addmm_(hidden_gradient, folded_DD)
         parameter_gradients = (
-            gain2_gradient, torch.zeros_like(gain2_gradient), gain3_gradient, shift3_gradient, gain4_gradient, shift4_gradient,
+            gain2_gradient, torch.zeros_like(gain2_gradient), gain3_gradient, shift3_gradient,
+            gain4_gradient, shift4_gradient,
         )  # fmt: skip
         return rows_gradient, product_gradient, last_gradient, whole_R, None, None, *parameter_gradients
 
 
-def fast_heads(memory_BTD: Tensor, heads: Sequence[nn.Sequential], grid: AnchorGrid) -> list[Tensor]:
-    """What `[head(memory) for head in heads]` gives in training mode, each B x R x A, running statistics moved along."""
-    passes = passes_for(memory_BTD)
-    wide = _wide(memory_BTD)
-    variance1, mean1 = torch.var_mean(memory_BTD.to(wide), dim=(0, 1), correction=0)
+class Head(Protocol):
+    """The modules of a proposal head, in the order in which they are applied."""
+
+    input_norm: nn.BatchNorm1d
+    depthwise: nn.Conv1d
+    depthwise_norm: nn.BatchNorm1d
+    pointwise: nn.Conv1d
+    pointwise_norm: nn.BatchNorm1d
+    output_norm: nn.BatchNorm1d
+    output: nn.Conv1d
+
+
+def fast_heads(memory_BTD: Tensor, heads: Sequence[Head], grid: AnchorGrid) -> list[Tensor]:
+    """What `[head(memory) for head in heads]` gives in training mode, each B x R x A; running statistics move, too."""
+    passes, wide = passes_for(memory_BTD), _wide(memory_BTD)
+    variance, mean = torch.var_mean(memory_BTD.to(wide), dim=(0, 1), correction=0)
     kernels, biases = [], []
-    for norm1, convolution, *_ in heads:
-        scale1 = norm1.weight * (variance1 + norm1.eps).rsqrt()
-        weight_KD = convolution.weight.squeeze(1).T.to(wide)
-        kernels.append((weight_KD * scale1).contiguous())
-        biases.append((weight_KD.sum(0) * (norm1.bias - mean1 * scale1)).detach())
-        _move(norm1, mean1.detach(), variance1.detach(), memory_BTD.shape[0] * memory_BTD.shape[1])
+    for head in heads:
+        scale = head.input_norm.weight * (variance + head.input_norm.eps).rsqrt()
+        weight_KD = head.depthwise.weight.squeeze(1).T.to(wide)
+        kernels.append((weight_KD * scale).contiguous())
+        biases.append((weight_KD.sum(0) * (head.input_norm.bias - mean * scale)).detach())
+        _move(head.input_norm, mean.detach(), variance.detach(), memory_BTD.shape[0] * memory_BTD.shape[1])
     rows = _Convolve.apply(memory_BTD, grid, passes, *kernels, *biases)
     return [_normalised_head(head, rows_BAD, passes) for head, rows_BAD in zip(heads, rows, strict=True)]
 
 
-def _normalised_head(head: nn.Sequential, rows_BAD: Tensor, passes: Passes) -> Tensor:
-    _, _, norm2, product, norm3, _, norm4, last = head
+def _normalised_head(head: Head, rows_BAD: Tensor, passes: Passes) -> Tensor:
+    norms = (head.depthwise_norm, head.pointwise_norm, head.output_norm)
     batch, anchors, width = rows_BAD.shape
-    parameters = [parameter for norm in (norm2, norm3, norm4) for parameter in (norm.weight, norm.bias)]
     output_NR, *moments = _NormalisedHead.apply(
-        rows_BAD.reshape(-1, width), product.weight.squeeze(-1), last.weight.squeeze(-1), last.bias, norm2.eps, passes,
-        *parameters,
-    )  # fmt: skip
-    for norm, mean, variance in zip((norm2, norm3, norm4), moments[::2], moments[1::2], strict=True):
+        rows_BAD.reshape(-1, width),
+        head.pointwise.weight.squeeze(-1),
+        head.output.weight.squeeze(-1),
+        head.output.bias,
+        norms[0].eps,
+        passes,
+        *(parameter for norm in norms for parameter in (norm.weight, norm.bias)),
+    )
+    for norm, mean, variance in zip(norms, moments[::2], moments[1::2], strict=True):
         _move(norm, mean, variance, batch * anchors)
     return output_NR.view(batch, anchors, -1).transpose(1, 2)
 

@@ -297,9 +297,8 @@ class TritonPasses:
 
     def moments(self, rows_ND: Tensor) -> tuple[Tensor, Tensor]:
         """See `Passes`."""
-        total, width = rows_ND.shape
         sums = self._sums(_moments, rows_ND, (), 2)
-        first, second = sums.double().sum(0) / total
+        first, second = sums.double().sum(0) / len(rows_ND)
         return (first + rows_ND[0].double()).float(), (second - first**2).clamp(min=0).float()
 
     def rectified_sums(self, rows_ND: Tensor, norm: Rectified) -> tuple[Tensor, Tensor, Tensor]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -45,20 +44,24 @@ class PickedProposals:
         return PickedProposals(self.logits_P.detach(), self.intervals_P2.detach(), self.anchors_P2)
 
 
-class AnchorHead(nn.Sequential):
+class AnchorHead(nn.Module):
     """Three 1-D convolutions with batch norms for one kernel size: depthwise of that size, pointwise, pointwise."""
 
     def __init__(self, width: int, kernel: int, stride: int, outputs: int) -> None:
-        super().__init__(
-            nn.BatchNorm1d(width),
-            nn.Conv1d(width, width, kernel, stride, groups=width, bias=False),
-            nn.BatchNorm1d(width),
-            nn.Conv1d(width, width, 1, bias=False),
-            nn.BatchNorm1d(width),
-            nn.ReLU(),
-            nn.BatchNorm1d(width),
-            nn.Conv1d(width, outputs, 1),
-        )
+        super().__init__()
+        self.input_norm = nn.BatchNorm1d(width)
+        self.depthwise = nn.Conv1d(width, width, kernel, stride, groups=width, bias=False)
+        self.depthwise_norm = nn.BatchNorm1d(width)
+        self.pointwise = nn.Conv1d(width, width, 1, bias=False)
+        self.pointwise_norm = nn.BatchNorm1d(width)
+        self.output_norm = nn.BatchNorm1d(width)
+        self.output = nn.Conv1d(width, outputs, 1)
+
+    def forward(self, memory_BDT: Tensor) -> Tensor:
+        """B x D x T -> B x outputs x anchors of this kernel size."""
+        seen_BDA = self.depthwise_norm(self.depthwise(self.input_norm(memory_BDT)))
+        hidden_BDA = self.pointwise_norm(self.pointwise(seen_BDA)).relu()
+        return self.output(self.output_norm(hidden_BDA))
 
 
 class ProposalDecoder(nn.Module):
@@ -74,7 +77,7 @@ class ProposalDecoder(nn.Module):
         self.rows = (0, 3, 2) if released else (0, 1, 2)
         outputs = 4 if released else 3
         sizes = list(zip(grid.kernels, grid.strides, strict=True))
-        self.heads: Sequence[nn.Module] = nn.ModuleList(  # type: ignore[assignment]
+        self.heads = nn.ModuleList(
             nn.Conv1d(width, outputs, kernel, stride) if procnets else AnchorHead(width, kernel, stride, outputs)
             for kernel, stride in sizes
         )

@@ -81,7 +81,7 @@ def mask_loss(event_mask: EventMask, counted_BT: Tensor, config: TrainingConfig)
 def word_loss(
     logits_BLV: Tensor, words_BL: Tensor, present_B: Tensor, config: TrainingConfig, smoothing: float = 0.0
 ) -> Tensor:
-    """L_c: cross-entropy of every next word of the true sentences (`words_BL` starts with `<init>`), `<pad>` left out."""
+    """L_c: cross-entropy of every next word of the true sentences, which start with `<init>`; `<pad>` is left out."""
     next_BL = words_BL[:, 1:]
     loss_BL = F.cross_entropy(
         logits_BLV.flatten(0, 1).float(), next_BL.flatten(), reduction="none", label_smoothing=smoothing
