@@ -69,7 +69,7 @@ def test_every_usable_segment_is_a_sample(dataset: SegmentDataset) -> None:
     assert len(dataset) == 5
     assert dataset.report.summary() == (
         "5 segments of 4 videos; 1 videos without features; "
-        "1 segments outside the window left out; 1 segments cut by it"
+        "1 segments outside the window left out; 1 segments cut at the end of the window"
     )
 
 

@@ -86,7 +86,7 @@ class SampleReport:
         lost = {
             "videos without features": self.without_features,
             "segments outside the window left out": self.outside_window,
-            "segments cut by it": self.cut_by_window,
+            "segments cut at the end of the window": self.cut_by_window,
         }
         return "; ".join([text, *(f"{count:,} {what}" for what, count in lost.items() if count)])
 
