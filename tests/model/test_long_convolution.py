@@ -23,7 +23,8 @@ def heads_of(grid: AnchorGrid, width: int, dtype: torch.dtype, device: str) -> t
 
 
 def relative(ours: Tensor, theirs: Tensor) -> float:
-    return float((ours.double() - theirs.double()).norm() / theirs.double().norm().clamp(min=1e-9))
+    ours, theirs = ours.detach().double(), theirs.detach().double()
+    return float((ours - theirs).norm() / theirs.norm().clamp(min=1e-9))
 
 
 def compare(dtype: torch.dtype, device: str, tolerance: float, width: int = 6, steps: int = 40, batch: int = 3) -> None:

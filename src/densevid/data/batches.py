@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -159,10 +160,13 @@ def order(count: int, seed: int, epoch: int) -> list[int]:
 
 
 def batches(dataset: SegmentDataset, size: int, *, seed: int, epoch: int) -> Iterator[Batch]:
-    """All samples of one epoch in its own order, `size` at a time."""
+    """All samples of one epoch in its own order, `size` at a time; a last one joins others, for a norm needs two."""
     numbers = order(len(dataset), seed, epoch)
-    for start in range(0, len(numbers), size):
-        yield dataset.collate([dataset[number] for number in numbers[start : start + size]])
+    starts = list(range(0, len(numbers), size))
+    if len(starts) > 1 and len(numbers) - starts[-1] == 1:
+        starts.pop()
+    for start, end in pairwise([*starts, len(numbers)]):
+        yield dataset.collate([dataset[number] for number in numbers[start:end]])
 
 
 def events_in_window(

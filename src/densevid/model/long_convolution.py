@@ -68,7 +68,7 @@ class Passes(Protocol):
     def output_back(
         self, rows_ND: Tensor, norm: Rectified, gradient_NR: Tensor, weight_RD: Tensor, constants: Sequence[Tensor]
     ) -> Tensor:
-        """gain inverse_deviation ([v > 0] (gradient weight + c0 + c1 v) - c2 - c3 t); may overwrite the rows."""
+        """gain inverse_deviation ([v > 0] (gradient weight + c0 + c1 t) - c2 - c3 t); may overwrite the rows."""
 
 
 class TorchPasses:
@@ -122,7 +122,7 @@ class TorchPasses:
         """See `Passes`."""
         standard_ND = norm.standardised(rows_ND)
         c0, c1, c2, c3 = constants
-        inner_ND = gradient_NR.to(standard_ND.dtype) @ weight_RD + c0 + c1 * (standard_ND * norm.gain + norm.shift)
+        inner_ND = gradient_NR.to(standard_ND.dtype) @ weight_RD + c0 + c1 * standard_ND
         gradient_ND = _open(standard_ND, norm) * inner_ND - c2 - c3 * standard_ND
         return (norm.gain * norm.inverse_deviation * gradient_ND).to(rows_ND.dtype)
 
@@ -159,10 +159,29 @@ class _Convolve(torch.autograd.Function):
         return tuple(passes.convolve(memory_BTD, kernels, biases, grid))
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:  # type: ignore[override]
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:
         memory_BTD, *kernels = ctx.saved_tensors
         memory_gradient, kernel_gradients = ctx.passes.convolve_back(memory_BTD, kernels, gradients, ctx.grid)
         return memory_gradient, None, None, *kernel_gradients, *(None for _ in kernels)
+
+
+@dataclass(frozen=True)
+class _HeadState:
+    """What a head's backward pass needs besides its rows and weights.
+
+    `share`, `first` and `second` are the means over all rows of [v > 0], [v > 0] t and [v > 0] t^2.
+    """
+
+    hidden_ND: Tensor
+    folded_DD: Tensor
+    mean2: Tensor
+    inverse2: Tensor
+    norm: Rectified
+    share: Tensor
+    first: Tensor
+    second: Tensor
+    mean4: Tensor
+    inverse4: Tensor
 
 
 class _NormalisedHead(torch.autograd.Function):
@@ -170,123 +189,76 @@ class _NormalisedHead(torch.autograd.Function):
 
     Backward, with t and v as in `Rectified`, r = max(0, v), N rows, and g the gradient of the output rows:
       last product      dWo = g^T u, u = a r + c the fourth norm's output;  du = g Wo
-      fourth norm       dr = a du + c0 + c1 v on the open rows, c0 and c1 from sum du and sum du r
-      third norm        dy = gain / deviation ([v > 0] dr - mean(dv) - t mean(dv t)), the means from the six sums
+      fourth norm       dr = a du + c0 + c1 t on the open rows, c0 and c1 from sum du and sum du (r - mean r)
+      third norm        dy = gain / deviation ([v > 0] dr - mean(dv) - t mean(dv t)), the means from the same sums
       product           y = z W'^T, W' = W diag(s) with the second norm's s = gain / deviation:  dW = (dy^T z) s
       second norm       dz = dy W' - s / deviation^2 mean(dh z^) (z - mean), with sum dy = 0 and mean(dh z^) from dW
     """
 
     @staticmethod
-    def forward(  # type: ignore[override]
-        ctx: Any,
-        rows_ND: Tensor,
-        product_DD: Tensor,
-        last_RD: Tensor,
-        bias_R: Tensor,
-        eps: float,
-        passes: Passes,
-        *parameters: Tensor,
-    ) -> tuple[Tensor, ...]:
-        gain2, shift2, gain3, shift3, gain4, shift4 = parameters
+    def forward(ctx: Any, rows_ND: Tensor, eps: float, passes: Passes, *weights: Tensor) -> tuple[Tensor, ...]:
+        product_DD, last_RD, bias_R, gain2, shift2, gain3, shift3, gain4, shift4 = weights
         mean2, variance2 = passes.moments(rows_ND)
-        scale2 = gain2 * (variance2 + eps).rsqrt()
+        inverse2 = (variance2 + eps).rsqrt()
+        scale2 = gain2 * inverse2
         folded_DD = (product_DD * scale2).to(rows_ND.dtype)
         offset_D = (product_DD @ (shift2 - mean2 * scale2)).to(rows_ND.dtype)
         hidden_ND = torch.addmm(offset_D, rows_ND, folded_DD.T)
 
         mean3, variance3 = passes.moments(hidden_ND)
         norm = Rectified(mean3, (variance3 + eps).rsqrt(), gain3, shift3)
-        count, first, second = passes.rectified_sums(hidden_ND, norm)
-        total = len(rows_ND)
-        rectified = gain3 * first + shift3 * count
-        squared = gain3**2 * second + 2 * gain3 * shift3 * first + shift3**2 * count
-        mean4 = rectified / total
-        variance4 = (squared / total - mean4**2).clamp(min=0)
-        scale4 = gain4 * (variance4 + eps).rsqrt()
+        share, first, second = (total / len(rows_ND) for total in passes.rectified_sums(hidden_ND, norm))
+        mean4 = gain3 * first + shift3 * share
+        closed = 1 - share  # written so that nothing cancels where every row is open
+        variance4 = gain3**2 * (second - first**2) + 2 * gain3 * shift3 * first * closed + shift3**2 * share * closed
+        variance4 = variance4.clamp(min=0)
+        inverse4 = (variance4 + eps).rsqrt()
+        scale4 = gain4 * inverse4
         output_NR = passes.output(hidden_ND, norm, last_RD * scale4, bias_R + last_RD @ (shift4 - mean4 * scale4))
 
-        ctx.save_for_backward(
-            rows_ND,
-            hidden_ND,
-            folded_DD,
-            product_DD,
-            last_RD,
-            mean2,
-            variance2,
-            scale2,
-            mean3,
-            norm.inverse_deviation,
-            gain3,
-            shift3,
-            count,
-            first,
-            second,
-            mean4,
-            variance4,
-            gain4,
-            shift4,
-        )
-        ctx.eps, ctx.passes = eps, passes
+        ctx.save_for_backward(rows_ND, *weights)
+        ctx.passes = passes
+        ctx.state = _HeadState(hidden_ND, folded_DD, mean2, inverse2, norm, share, first, second, mean4, inverse4)
         moments = (mean2, variance2, mean3, variance3, mean4, variance4)
         ctx.mark_non_differentiable(*moments)
         return output_NR, *moments
 
     @staticmethod
-    def backward(ctx: Any, gradient_NR: Tensor, *unused: Tensor) -> tuple[Any, ...]:  # type: ignore[override]
-        (
-            rows_ND,
-            hidden_ND,
-            folded_DD,
-            product_DD,
-            last_RD,
-            mean2,
-            variance2,
-            scale2,
-            mean3,
-            inverse3,
-            gain3,
-            shift3,
-            count,
-            first,
-            second,
-            mean4,
-            variance4,
-            gain4,
-            shift4,
-        ) = ctx.saved_tensors
-        norm, total = Rectified(mean3, inverse3, gain3, shift3), len(rows_ND)
+    def backward(ctx: Any, gradient_NR: Tensor, *unused: Tensor) -> tuple[Any, ...]:
+        rows_ND, product_DD, last_RD, _, gain2, _, gain3, shift3, gain4, shift4 = ctx.saved_tensors
+        state: _HeadState = ctx.state
+        share, first, second = state.share, state.first, state.second
+        total = len(rows_ND)
         gradient_NR = gradient_NR.contiguous()
-        whole_R = gradient_NR.to(mean3.dtype).sum(0)
-        open_RD, tilted_RD = ctx.passes.output_sums(hidden_ND, norm, gradient_NR)
+        whole_R1 = gradient_NR.to(first.dtype).sum(0)[:, None]
+        open_RD, tilted_RD = ctx.passes.output_sums(state.hidden_ND, state.norm, gradient_NR)
 
-        inverse4 = (variance4 + ctx.eps).rsqrt()
-        scale4 = gain4 * inverse4
+        scale4 = gain4 * state.inverse4
         through_RD = gain3 * tilted_RD + shift3 * open_RD  # gradient^T r
-        last_gradient = scale4 * through_RD + whole_R[:, None] * (shift4 - mean4 * scale4)
-        shift4_gradient = whole_R @ last_RD
-        gain4_gradient = inverse4 * ((last_RD * through_RD).sum(0) - mean4 * shift4_gradient)
-        c1 = -scale4 * inverse4 * gain4_gradient / total
-        c0 = -scale4 * shift4_gradient / total - c1 * mean4
+        centred_RD = gain3 * (tilted_RD - whole_R1 * first) + shift3 * (open_RD - whole_R1 * share)
+        last_gradient = scale4 * through_RD + whole_R1 * (shift4 - state.mean4 * scale4)
+        shift4_gradient = (whole_R1 * last_RD).sum(0)
+        gain4_gradient = state.inverse4 * (last_RD * centred_RD).sum(0)
 
+        slope = -scale4 * state.inverse4 * gain4_gradient / total
+        c0 = slope * (shift3 * (1 - share) - gain3 * first) - scale4 * shift4_gradient / total
+        c1 = slope * gain3
         weight_RD = last_RD * scale4
-        rectified = gain3 * first + shift3 * count
-        shift3_gradient = (weight_RD * open_RD).sum(0) + c0 * count + c1 * rectified
-        gain3_gradient = (weight_RD * tilted_RD).sum(0) + c0 * first + c1 * (gain3 * second + shift3 * first)
+        shift3_gradient = (weight_RD * open_RD).sum(0) + total * (c0 * share + c1 * first)
+        gain3_gradient = (weight_RD * tilted_RD).sum(0) + total * (c0 * first + c1 * second)
         constants = (c0, c1, shift3_gradient / total, gain3_gradient / total)
-        hidden_gradient = ctx.passes.output_back(hidden_ND, norm, gradient_NR, weight_RD, constants)
+        hidden_gradient = ctx.passes.output_back(state.hidden_ND, state.norm, gradient_NR, weight_RD, constants)
 
-        correlation_DD = (hidden_gradient.T @ rows_ND).to(mean2.dtype)
-        product_gradient = correlation_DD * scale2
-        inverse2 = (variance2 + ctx.eps).rsqrt()
-        gain2_gradient = inverse2 * (product_DD * correlation_DD).sum(0)
-        pull = -scale2 * inverse2 * gain2_gradient / total
-        rows_gradient = torch.addcmul((-pull * mean2).to(rows_ND.dtype), rows_ND, pull.to(rows_ND.dtype))
-        rows_gradient.addmm_(hidden_gradient, folded_DD)
-        parameter_gradients = (
-            gain2_gradient, torch.zeros_like(gain2_gradient), gain3_gradient, shift3_gradient,
-            gain4_gradient, shift4_gradient,
-        )  # fmt: skip
-        return rows_gradient, product_gradient, last_gradient, whole_R, None, None, *parameter_gradients
+        scale2 = gain2 * state.inverse2
+        correlation_DD = (hidden_gradient.T @ rows_ND).to(scale2.dtype)
+        gain2_gradient = state.inverse2 * (product_DD * correlation_DD).sum(0)
+        pull = -scale2 * state.inverse2 * gain2_gradient / total
+        rows_gradient = torch.addcmul((-pull * state.mean2).to(rows_ND.dtype), rows_ND, pull.to(rows_ND.dtype))
+        rows_gradient.addmm_(hidden_gradient, state.folded_DD)
+        products = (correlation_DD * scale2, last_gradient, whole_R1[:, 0])
+        norm2 = (gain2_gradient, torch.zeros_like(gain2_gradient))  # the third norm takes any shift away
+        later_norms = (gain3_gradient, shift3_gradient, gain4_gradient, shift4_gradient)
+        return rows_gradient, None, None, *products, *norm2, *later_norms
 
 
 class Head(Protocol):
@@ -321,11 +293,11 @@ def _normalised_head(head: Head, rows_BAD: Tensor, passes: Passes) -> Tensor:
     batch, anchors, width = rows_BAD.shape
     output_NR, *moments = _NormalisedHead.apply(
         rows_BAD.reshape(-1, width),
+        norms[0].eps,
+        passes,
         head.pointwise.weight.squeeze(-1),
         head.output.weight.squeeze(-1),
         head.output.bias,
-        norms[0].eps,
-        passes,
         *(parameter for norm in norms for parameter in (norm.weight, norm.bias)),
     )
     for norm, mean, variance in zip(norms, moments[::2], moments[1::2], strict=True):

@@ -224,7 +224,7 @@ def _output_back(
     matrix = tl.load(
         weight + column[:, None] * D + channel[None, :], mask=(column < R)[:, None] & there[None, :], other=0.0
     )
-    inner = tl.dot(pulled, matrix, input_precision="ieee") + c0 + c1 * v
+    inner = tl.dot(pulled, matrix, input_precision="ieee") + c0 + c1 * t
     result = g * i * (tl.where(v > 0, inner, 0.0) - c2 - c3 * t)
     tl.store(out + where, result.to(out.dtype.element_ty), mask=inside)
 
