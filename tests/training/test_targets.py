@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
+from pathlib import Path
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from densevid.config import TrainingConfig
+from densevid.config import TrainingConfig, load_config
+from densevid.data.annotations import read_annotations
 from densevid.model.anchors import AnchorGrid, anchor_intervals, apply_offsets
-from densevid.training.targets import Truth, assign, pools, random_keys
+from densevid.training.targets import Truth, assign, count_without_positive, pools, random_keys
 
 GRID = AnchorGrid.of([1, 2, 3, 5, 8, 13], 4)
 STEPS = 30
@@ -100,3 +104,30 @@ def test_draws_are_uniform(samples: int) -> None:
     columns = keys.topk(1, dim=1).indices.flatten().bincount(minlength=400)
     assert int(columns.max()) <= 5, "no anchor is favoured"
     assert abs(float(torch.corrcoef(keys[:, :2].T)[0, 1])) < 0.25
+
+
+@pytest.mark.parametrize(
+    ("preset", "file", "split", "cut", "share"),
+    [
+        ("activitynet", "activitynet/train.json", None, True, 0.019),
+        ("youcook2", "youcook2/youcookii_annotations_trainval.json", "training", False, 0.048),
+        ("youcook2", "youcook2/youcookii_annotations_trainval.json", "training", True, 0.011),
+    ],
+)
+def test_how_many_real_segments_have_no_positive_anchor(
+    shared: Path, preset: str, file: str, split: str | None, cut: bool, share: float
+) -> None:
+    """Segments that reach over the end of the window are cut there, which saves most of YouCook2's."""
+    config = load_config(preset)
+    annotations = read_annotations(shared / "data" / file, split=split)
+    grid = AnchorGrid.of(config.model.kernels, config.model.stride_factor)
+    rows = [
+        (event.start * 2, event.end * 2, min(480, math.ceil(2 * (annotations.durations[video] or 0))))
+        for video, events in annotations.events.items()
+        for event in events
+        if event.start * 2 < 480
+    ]
+    table = torch.tensor(rows)
+    segments = table[:, :2].clamp(max=480) if cut else table[:, :2]
+    missing = count_without_positive(grid.anchors(480), segments, table[:, 2], config.training)
+    assert missing / len(rows) == pytest.approx(share, abs=0.002)

@@ -104,3 +104,13 @@ def _mix(values: Tensor) -> Tensor:
     values = (values ^ (values >> 30 & 0x3FFFFFFFF)) * -4658895280553007687
     values = (values ^ (values >> 27 & 0x1FFFFFFFFF)) * -7723592293110705685
     return values ^ (values >> 31 & 0x1FFFFFFFF)
+
+
+def count_without_positive(anchors_A2: Tensor, segments_S2: Tensor, length_S: Tensor, config: TrainingConfig) -> int:
+    """How many segments no anchor overlaps enough: they train scores with negatives, nothing else."""
+    intervals_A2 = anchor_intervals(anchors_A2)
+    missing = 0
+    for segments, lengths in zip(segments_S2.split(512), length_S.split(512), strict=True):
+        overlap_SA = temporal_iou(segments, intervals_A2) * (intervals_A2[:, 1] <= lengths[:, None])
+        missing += int((overlap_SA.amax(dim=1) < config.positive_iou).sum())
+    return missing
