@@ -12,6 +12,7 @@ import densevid
 from densevid.errors import InputError, one_line
 
 VERBS: dict[str, str] = {
+    "train": "train a model on annotated features, on one GPU or many",
     "predict": "caption every video of a feature folder and write an event file",
     "import-released": "turn the authors' released weights into a model folder",
 }
