@@ -44,7 +44,7 @@ class ResidualNorm(nn.Module):
 
     def forward(self, sublayer_output: Tensor, residual: Tensor) -> Tensor:
         """Add and normalise."""
-        return self.norm(self.dropout(sublayer_output) + residual)
+        return self.norm(self.dropout(sublayer_output) + residual).to(residual.dtype)
 
 
 @dataclass(frozen=True)

@@ -86,10 +86,10 @@ class MaskedTransformer(nn.Module):
         """The steps attention may look at: the video's own; the release looks at its zero padding, too."""
         return torch.ones_like(valid_BT) if self.released else valid_BT
 
-    def encode(self, features_BTF: Tensor, valid_BT: Tensor) -> EncodedVideo:
-        """F^0 ... F^L of the whole video."""
+    def encode(self, features_BTF: Tensor, valid_BT: Tensor, *, padded: bool = True) -> EncodedVideo:
+        """F^0 ... F^L of the whole video; `padded = False` promises that every step is valid."""
         embedded_BTD = self.input_embedding(features_BTF)
-        return EncodedVideo(embedded_BTD, self.encoder(embedded_BTD, valid_BT))
+        return EncodedVideo(embedded_BTD, self.encoder(embedded_BTD, valid_BT, padded=padded))
 
     def propose(self, video: EncodedVideo) -> Proposals:
         """A score and an interval for every anchor."""
@@ -110,7 +110,8 @@ class MaskedTransformer(nn.Module):
         """
         if isinstance(self.encoder, BiLSTMEncoder):
             return video.memory.masked(event_mask_PT)
-        return self.encoder(video.embedded_BTD, video.memory.valid_BT, event_mask_PT)
+        memory = video.memory
+        return self.encoder(video.embedded_BTD, memory.valid_BT, event_mask_PT, padded=memory.padded)
 
     def begin_caption(self, video: EncodedVideo, event_mask_PT: Tensor) -> DecodingState | RecurrentState:
         """Prepare the decoder to caption the event under the mask."""
@@ -120,9 +121,11 @@ class MaskedTransformer(nn.Module):
         """Logits of the word that follows each of `words_PL`."""
         return self.caption_decoder(words_PL, state)
 
-    def forward(self, features_BTF: Tensor, valid_BT: Tensor, anchor_B: Tensor, words_BL: Tensor) -> Predictions:
+    def forward(
+        self, features_BTF: Tensor, valid_BT: Tensor, anchor_B: Tensor, words_BL: Tensor, *, padded: bool = True
+    ) -> Predictions:
         """Propose everywhere and caption the proposal of one anchor a video, with the true words as input."""
-        video = self.encode(features_BTF, valid_BT)
+        video = self.encode(features_BTF, valid_BT, padded=padded)
         proposals = self.propose(video)
         row_B = torch.arange(len(anchor_B), device=anchor_B.device)
         limit_B = self.window_limit(video)
