@@ -52,6 +52,7 @@ class Batch:
     segment_B2: Tensor  # the sample's own segment, in steps
     segment_index_B: Tensor  # which of the events that is
     words_BL: Tensor  # <init>, words, <eos>, then <pad>
+    padded: bool = True  # False: every step of every sample is valid
 
     def __len__(self) -> int:
         return len(self.videos)
@@ -150,6 +151,7 @@ def collate(samples: Sequence[Sample], window: int) -> Batch:
         segment_B2=events_BG2[torch.arange(len(samples)), index_B],
         segment_index_B=index_B,
         words_BL=torch.stack([sample.words_L for sample in samples]),
+        padded=bool((steps_B < window).any()),
     )
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from densevid.config import Config
+from densevid.config import Config, ModelConfig
 from densevid.model.anchors import AnchorGrid
 from densevid.model.caption_decoder import DecodingState, SelfAttentionDecoder
 from densevid.model.event_mask import DiscreteMask, EventMask, LearnedMask, inside, rounded_windows
@@ -55,8 +55,7 @@ class MaskedTransformer(nn.Module):
         self.config = config
         model = config.model
         self.released = released = model.compat == "released"
-        procnets = model.proposal_head == "procnets"
-        grid = AnchorGrid.of(model.kernels, None if procnets else model.stride_factor)
+        grid = self.anchor_grid(model)
 
         self.input_embedding = InputEmbedding(
             config.features.widths, model.width, model.input_dropout, released=released
@@ -68,6 +67,7 @@ class MaskedTransformer(nn.Module):
             self.encoder = SelfAttentionEncoder(
                 model.layers, model.width, model.hidden, model.heads, model.dropout, released=released
             )
+        procnets = model.proposal_head == "procnets"
         self.proposal_decoder = ProposalDecoder(grid, model.width, procnets=procnets, released=released)
         self.masking: DiscreteMask | LearnedMask
         if model.mask == "discrete":
@@ -81,6 +81,11 @@ class MaskedTransformer(nn.Module):
             self.caption_decoder = SelfAttentionDecoder(
                 model.layers, model.width, model.hidden, model.heads, vocabulary_size, model.dropout, released=released
             )
+
+    @staticmethod
+    def anchor_grid(model: ModelConfig) -> AnchorGrid:
+        """The anchors of a configuration; ProcNets slides every kernel by one."""
+        return AnchorGrid.of(model.kernels, None if model.proposal_head == "procnets" else model.stride_factor)
 
     def seen(self, valid_BT: Tensor) -> Tensor:
         """The steps attention may look at: the video's own; the release looks at its zero padding, too."""

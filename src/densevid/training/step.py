@@ -19,11 +19,12 @@ def batch_losses(model: MaskedTransformer, batch: Batch, config: Config, epoch: 
     targets = batch_targets(model, batch, config, epoch)
     valid_BT = model.seen(batch.valid_BT)
     if config.training.task == "proposals":
-        proposals = model.propose(model.encode(batch.features_BTF, valid_BT))
+        proposals = model.propose(model.encode(batch.features_BTF, valid_BT, padded=batch.padded))
         score, offsets = proposal_losses(proposals, targets, config.training)
         nothing = score.new_zeros(())
         return Losses(score, offsets, nothing, nothing)
-    predictions = model(batch.features_BTF, valid_BT, targets.captioned_B, batch.words_BL[:, :-1])
+    words_BL = batch.words_BL[:, :-1]
+    predictions = model(batch.features_BTF, valid_BT, targets.captioned_B, words_BL, padded=batch.padded)
     return dense_losses(predictions, targets, valid_BT, batch.words_BL, config.training)
 
 
@@ -39,7 +40,7 @@ def batch_targets(model: MaskedTransformer, batch: Batch, config: Config, epoch:
 def caption_losses(model: MaskedTransformer, batch: Batch, config: Config, epoch: int) -> Losses:
     """Caption the true segments: no proposals, the window of the segment is the mask."""
     valid_BT = model.seen(batch.valid_BT)
-    video = model.encode(batch.features_BTF, valid_BT)
+    video = model.encode(batch.features_BTF, valid_BT, padded=batch.padded)
     mask_BT = model.segment_mask(batch.segment_B2, batch.features_BTF.shape[1], model.window_limit(video))
     memory = model.focus(video, mask_BT)
     words_BL = batch.words_BL[:, :-1]
