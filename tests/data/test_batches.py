@@ -127,7 +127,7 @@ def test_loading_processes_give_the_same_batches(dataset: SegmentDataset, start:
         wanted = dataset.collate([dataset[index] for index in sequence[2 * number : 2 * number + 2]])
         assert batch.videos == wanted.videos
         for item in fields(Batch)[1:]:
-        assert torch.equal(torch.as_tensor(getattr(batch, item.name)), torch.as_tensor(getattr(wanted, item.name)))
+            assert torch.equal(torch.as_tensor(getattr(batch, item.name)), torch.as_tensor(getattr(wanted, item.name)))
 
 
 def test_order_depends_on_seed_and_epoch_alone() -> None:
