@@ -267,9 +267,9 @@ class TritonPasses:
         outputs = []
         for head, count in enumerate(grid.counts(steps)):
             out = memory_BTD.new_empty(batch, count, width)
-            _convolve[(triton.cdiv(width, 64), triton.cdiv(count, 32), batch)](
+            _convolve[(triton.cdiv(width, 128), triton.cdiv(count, 32), batch)](
                 memory_BTD, kernels[head], bias_HD[head], out, steps, count, width, grid.kernels[head],
-                grid.strides[head], BLOCK_A=32, BLOCK_C=64, num_warps=4,
+                grid.strides[head], BLOCK_A=32, BLOCK_C=128, num_warps=4,
             )  # fmt: skip
             outputs.append(out)
         return outputs
@@ -304,7 +304,7 @@ class TritonPasses:
 
     def _kernel_gradient(self, memory_BTD: Tensor, gradient_BAD: Tensor, size: int, stride: int) -> Tensor:
         batch, steps, width = memory_BTD.shape
-        block = min(16, triton.next_power_of_2(size))
+        block = min(32, triton.next_power_of_2(size))
         splits = min(batch, max(8, 128 * block // triton.next_power_of_2(size)))
         out = torch.empty(splits, size, width, device=memory_BTD.device, dtype=torch.float32)
         _convolve_back_kernel[(triton.cdiv(width, 64), triton.cdiv(size, block), splits)](
