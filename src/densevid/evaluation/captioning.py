@@ -1,0 +1,161 @@
+"""Captions of found events, by the three official evaluators of dense captioning (2017, 2018, 2021).
+
+At each tIoU, every prediction is paired with EVERY reference event of any annotator whose IoU reaches it; each pair has
+that one reference. A prediction that matches nothing is paired with garbage. A video's score is the scorer's corpus
+score over its pairs, and the metric is the mean over all reference videos, absent ones scoring 0. The protocols differ
+in the garbage alone:
+  2018  `abc123!@#`: METEOR sees 4 tokens
+  2021  random letters, here drawn once from a fixed seed: METEOR sees 1 token
+  2017  written into the slot of the next pair, so only that of a video's LAST prediction survives
+"""
+
+from __future__ import annotations
+
+import random
+import string
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from densevid.evaluation import bleu
+from densevid.evaluation.cider import cider_of_items
+from densevid.evaluation.meteor import corpus_scores, summable
+from densevid.evaluation.ngrams import Items, sums_by_group
+from densevid.evaluation.overlap import interval_iou, pairs_within_videos
+from densevid.evaluation.pool import Pool
+from densevid.evaluation.rouge import rouge_scores
+from densevid.evaluation.rows import Booleans, Floats, Integers, Rows, position_in, union_of_videos
+
+PROTOCOLS = ("2017", "2018", "2021")
+TIOUS = (0.3, 0.5, 0.7, 0.9)
+MOST_EVENTS = 1000
+SEED_2021 = 0
+TEXT_METRICS = ("METEOR", *bleu.NAMES, "ROUGE_L", "CIDEr")
+METRICS = (*TEXT_METRICS, "Recall", "Precision")
+
+
+@dataclass(frozen=True)
+class Captioning:
+    """Per metric, T x V: its value at each tIoU for each reference video."""
+
+    protocol: str
+    videos: list[str]
+    values: Mapping[str, Floats]
+
+    def per_tiou(self) -> dict[str, dict[str, float]]:
+        """The mean over videos at each tIoU, with F1 of the mean recall and precision."""
+        means = {name: values_TV.mean(axis=1) for name, values_TV in self.values.items()}
+        return {str(tiou): with_f1({name: float(m[t]) for name, m in means.items()}) for t, tiou in enumerate(TIOUS)}
+
+    def average(self) -> dict[str, float]:
+        """The mean over the four tIoUs."""
+        return with_f1({name: float(values_TV.mean(axis=1).mean()) for name, values_TV in self.values.items()})
+
+
+@dataclass(frozen=True)
+class _Matches:
+    """Events of the scored videos and which of them overlap; pair n is prediction `left_N[n]`, reference `right_N[n]`."""
+
+    videos: list[str]
+    video_P: Integers
+    last_P: Booleans
+    sentence_P: Integers
+    video_R: Integers
+    file_R: Integers
+    sentence_R: Integers
+    left_N: Integers
+    right_N: Integers
+    iou_N: Floats
+
+
+def score_captioning(predictions: Rows, references: Sequence[Rows], pool: Pool, protocol: str) -> Captioning:
+    """Score predictions in file order, at most 1,000 a video, against all reference files."""
+    matches = _match(predictions, references, pool)
+    garbage = int(pool.numbers([garbage_sentence(protocol)])[0])
+    values = _text_values(matches, garbage, pool, protocol) | _detection_values(matches, len(references))
+    return Captioning(protocol, matches.videos, {name: values[name] for name in METRICS})
+
+
+def garbage_sentence(protocol: str) -> str:
+    """What a prediction that matches nothing is compared with."""
+    if protocol != "2021":
+        return "abc123!@#"
+    draw = random.Random(SEED_2021)
+    return "".join(draw.choice(string.ascii_lowercase) for _ in range(draw.randint(10, 20)))
+
+
+def with_f1(scores: dict[str, float]) -> dict[str, float]:
+    """Add F1 = 2PR/(P+R) of the reported precision and recall, 0 where both are 0."""
+    total = scores["Precision"] + scores["Recall"]
+    return scores | {"F1": 2 * scores["Precision"] * scores["Recall"] / total if total else 0.0}
+
+
+def _match(predictions: Rows, references: Sequence[Rows], pool: Pool) -> _Matches:
+    videos = union_of_videos(references)
+    place_E = position_in(videos, predictions)
+    kept = np.flatnonzero((place_E >= 0) & (predictions.index_E < MOST_EVENTS))
+    video_P = place_E[kept]
+    count_V = np.minimum(predictions.counts_V, MOST_EVENTS)
+    last_P = predictions.index_E[kept] == count_V[predictions.video_E[kept]] - 1
+    sentence_P = pool.numbers(predictions.sentences)[kept]
+    video_R = np.concatenate([position_in(videos, rows) for rows in references])
+    sentence_R = pool.numbers([sentence for rows in references for sentence in rows.sentences])
+    file_R = np.repeat(np.arange(len(references)), [len(rows) for rows in references])
+    intervals_R2 = np.concatenate([rows.intervals_E2 for rows in references])
+    left_N, right_N = pairs_within_videos(video_P, video_R, len(videos))
+    iou_N = interval_iou(predictions.intervals_E2[kept][left_N], intervals_R2[right_N])
+    return _Matches(videos, video_P, last_P, sentence_P, video_R, file_R, sentence_R, left_N, right_N, iou_N)
+
+
+def _text_values(matches: _Matches, garbage: int, pool: Pool, protocol: str) -> dict[str, Floats]:
+    """Every pair that counts at any tIoU is scored once; a tIoU then only chooses which to sum."""
+    close = matches.iou_N >= TIOUS[0]
+    left, right, iou = matches.left_N[close], matches.right_N[close], matches.iou_N[close]
+    best_P = np.full(len(matches.video_P), -1.0)
+    np.maximum.at(best_P, left, iou)
+    lonely = np.flatnonzero((best_P < TIOUS[-1]) & (matches.last_P | (protocol != "2017")))
+    prediction_I = np.concatenate([left, lonely])
+    reference_I = np.concatenate([matches.sentence_R[right], np.full(len(lonely), garbage)])
+    items = Items.single(matches.sentence_P[prediction_I], reference_I)
+    active_TI = [np.concatenate([iou >= tiou, best_P[lonely] < tiou]) for tiou in TIOUS]
+    return _scores_of_items(items, matches.video_P[prediction_I], active_TI, len(matches.videos), pool)
+
+
+def _scores_of_items(
+    items: Items, video_I: Integers, active_TI: list[Booleans], videos: int, pool: Pool
+) -> dict[str, Floats]:
+    meteor_I = summable(pool.meteor_statistics(items))
+    bleu_I = bleu.bleu_components(pool.sentences, items)
+    rouge_I = rouge_scores(pool.texts, items)
+    cider = cider_of_items(pool.sentences, items, video_I)
+    rows = []
+    for active_I in active_TI:
+        video = video_I[active_I]
+        count_V = np.bincount(video, minlength=videos)
+        divisor_V = np.maximum(count_V, 1)
+        meteor_V = corpus_scores(sums_by_group(meteor_I[active_I], video, videos))
+        bleu_V = np.where(count_V > 0, bleu.bleu_scores(sums_by_group(bleu_I[active_I], video, videos)).T, 0.0)
+        rouge_V = sums_by_group(rouge_I[active_I], video, videos) / divisor_V
+        cider_V = sums_by_group(cider.scores(active_I)[active_I], video, videos) / divisor_V
+        rows.append((meteor_V, *bleu_V, rouge_V, cider_V))
+    return {name: np.stack(column) for name, column in zip(TEXT_METRICS, zip(*rows, strict=True), strict=True)}
+
+
+def _detection_values(matches: _Matches, files: int) -> dict[str, Floats]:
+    """Recall and precision of each video: the best annotator's, each maximum on its own; here IoU must EXCEED tIoU."""
+    videos = len(matches.videos)
+    cell_R = matches.file_R * videos + matches.video_R
+    events_FV = np.bincount(cell_R, minlength=files * videos)
+    count_V = np.maximum(np.bincount(matches.video_P, minlength=videos), 1)
+    cell_N = matches.file_R[matches.right_N] * len(matches.video_P) + matches.left_N
+    recall, precision = [], []
+    for tiou in TIOUS:
+        hit = matches.iou_N > tiou
+        covered = np.unique(matches.right_N[hit])
+        covered_FV = np.bincount(cell_R[covered], minlength=files * videos)
+        file, prediction = np.divmod(np.unique(cell_N[hit]), max(len(matches.video_P), 1))
+        valid_FV = np.bincount(file * videos + matches.video_P[prediction], minlength=files * videos)
+        recall.append((covered_FV / np.maximum(events_FV, 1)).reshape(files, videos).max(axis=0))
+        precision.append((valid_FV.reshape(files, videos) / count_V).max(axis=0))
+    return {"Recall": np.stack(recall), "Precision": np.stack(precision)}
