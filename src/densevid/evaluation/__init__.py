@@ -1,0 +1,1 @@
+"""Official scores of dense captions, exact and fast: protocols, metrics and reports."""
