@@ -20,14 +20,13 @@ CELLS_AT_ONCE = 1_000_000
 class Problems:
     """K lists of golds to be matched with the predictions of their video.
 
-    Problem k has golds `gold_M[first_K[k] : first_K[k] + golds_K[k]]` and `predictions_K[k]` predictions. The values of
+    Problem k has the golds `first_K[k] .. first_K[k] + golds_K[k]` and `predictions_K[k]` predictions. The values of
     (gold, prediction) pairs lie in one flat table: gold g with its p-th prediction at `first_pair_G[g] + p`.
     """
 
     first_K: Integers
     golds_K: Integers
     predictions_K: Integers
-    gold_M: Integers
     first_pair_G: Integers
 
     def solve(self, value_N: Floats) -> tuple[Floats, Integers, Integers]:
@@ -49,7 +48,7 @@ class Problems:
         row, column = np.arange(self.golds_K[chosen].max()), np.arange(self.predictions_K[chosen].max())
         there_KG = row < self.golds_K[chosen, None]
         there_KP = column < self.predictions_K[chosen, None]
-        gold_KG = self.gold_M[np.minimum(self.first_K[chosen, None] + row, len(self.gold_M) - 1)]
+        gold_KG = np.minimum(self.first_K[chosen, None] + row, len(self.first_pair_G) - 1)
         pair_KG = self.first_pair_G[gold_KG]
         value_KGP = value_N[np.minimum(pair_KG[:, :, None] + column, len(value_N) - 1)]
         return pair_KG, np.where(there_KG[:, :, None] & there_KP[:, None, :], value_KGP, 0.0)

@@ -26,6 +26,7 @@ from densevid.evaluation.overlap import interval_iou, pairs_within_videos
 from densevid.evaluation.pool import Pool
 from densevid.evaluation.rouge import rouge_scores
 from densevid.evaluation.rows import Booleans, Floats, Integers, Rows, position_in, union_of_videos
+from densevid.evaluation.video_order import official_order
 
 PROTOCOLS = ("2017", "2018", "2021")
 TIOUS = (0.3, 0.5, 0.7, 0.9)
@@ -60,21 +61,49 @@ class _Matches:
     videos: list[str]
     video_P: Integers
     last_P: Booleans
-    sentence_P: Integers
+    caption_P: Integers
     video_R: Integers
     file_R: Integers
-    sentence_R: Integers
+    caption_R: Integers
     left_N: Integers
     right_N: Integers
     iou_N: Floats
 
 
+@dataclass(frozen=True)
+class _Candidates:
+    """(prediction, reference) captions of the same video, and at which tIoU each pair counts."""
+
+    video_I: Integers
+    prediction_I: Integers
+    reference_I: Integers
+    active_TI: Booleans
+
+    def as_items(self, pool: Pool) -> tuple[Integers, Items, Booleans]:
+        """Tokenised pairs: (video, items, tIoU x item). The evaluators tokenise all pairs of a tIoU as one file, so a
+        pair whose words depend on its neighbours there becomes one item for each wording."""
+        tiou_N, pair_N = np.nonzero(self.active_TI)
+        left_N, right_N = (pool.in_files(side[pair_N], tiou_N) for side in (self.prediction_I, self.reference_I))
+        texts = len(pool.texts) + 1
+        key_N = (pair_N * texts + left_N) * texts + right_N
+        _, first, item_N = np.unique(key_N, return_index=True, return_inverse=True)
+        active_TI = np.zeros((len(TIOUS), len(first)), dtype=bool)
+        active_TI[tiou_N, item_N] = True
+        return self.video_I[pair_N[first]], Items.single(left_N[first], right_N[first]), active_TI
+
+
 def score_captioning(predictions: Rows, references: Sequence[Rows], pool: Pool, protocol: str) -> Captioning:
     """Score predictions in file order, at most 1,000 a video, against all reference files."""
     matches = _match(predictions, references, pool)
-    garbage = int(pool.numbers([garbage_sentence(protocol)])[0])
-    values = _text_values(matches, garbage, pool, protocol) | _detection_values(matches, len(references))
+    garbage = int(pool.captions([garbage_sentence(protocol)])[0])
+    pairs = _pair_up(matches, garbage, protocol)
+    values = _text_values(pairs, len(matches.videos), pool) | _detection_values(matches, len(references))
     return Captioning(protocol, matches.videos, {name: values[name] for name in METRICS})
+
+
+def scored_videos(references: Sequence[Rows], pool: Pool) -> list[str]:
+    """Every video of any reference file, in the evaluators' order where that can change a word."""
+    return official_order([rows.videos for rows in references]) if pool.order_matters else union_of_videos(references)
 
 
 def garbage_sentence(protocol: str) -> str:
@@ -92,39 +121,41 @@ def with_f1(scores: dict[str, float]) -> dict[str, float]:
 
 
 def _match(predictions: Rows, references: Sequence[Rows], pool: Pool) -> _Matches:
-    videos = union_of_videos(references)
+    caption_E = pool.captions(predictions.sentences)
+    caption_R = pool.captions([sentence for rows in references for sentence in rows.sentences])
+    videos = scored_videos(references, pool)
     place_E = position_in(videos, predictions)
     kept = np.flatnonzero((place_E >= 0) & (predictions.index_E < MOST_EVENTS))
     video_P = place_E[kept]
     count_V = np.minimum(predictions.counts_V, MOST_EVENTS)
     last_P = predictions.index_E[kept] == count_V[predictions.video_E[kept]] - 1
-    sentence_P = pool.numbers(predictions.sentences)[kept]
     video_R = np.concatenate([position_in(videos, rows) for rows in references])
-    sentence_R = pool.numbers([sentence for rows in references for sentence in rows.sentences])
     file_R = np.repeat(np.arange(len(references)), [len(rows) for rows in references])
     intervals_R2 = np.concatenate([rows.intervals_E2 for rows in references])
     left_N, right_N = pairs_within_videos(video_P, video_R, len(videos))
     iou_N = interval_iou(predictions.intervals_E2[kept][left_N], intervals_R2[right_N])
-    return _Matches(videos, video_P, last_P, sentence_P, video_R, file_R, sentence_R, left_N, right_N, iou_N)
+    return _Matches(videos, video_P, last_P, caption_E[kept], video_R, file_R, caption_R, left_N, right_N, iou_N)
 
 
-def _text_values(matches: _Matches, garbage: int, pool: Pool, protocol: str) -> dict[str, Floats]:
-    """Every pair that counts at any tIoU is scored once; a tIoU then only chooses which to sum."""
+def _pair_up(matches: _Matches, garbage: int, protocol: str) -> _Candidates:
+    """Every pair that counts at any tIoU, in the order in which the evaluators write them."""
     close = matches.iou_N >= TIOUS[0]
     left, right, iou = matches.left_N[close], matches.right_N[close], matches.iou_N[close]
     best_P = np.full(len(matches.video_P), -1.0)
     np.maximum.at(best_P, left, iou)
     lonely = np.flatnonzero((best_P < TIOUS[-1]) & (matches.last_P | (protocol != "2017")))
     prediction_I = np.concatenate([left, lonely])
-    reference_I = np.concatenate([matches.sentence_R[right], np.full(len(lonely), garbage)])
-    items = Items.single(matches.sentence_P[prediction_I], reference_I)
-    active_TI = [np.concatenate([iou >= tiou, best_P[lonely] < tiou]) for tiou in TIOUS]
-    return _scores_of_items(items, matches.video_P[prediction_I], active_TI, len(matches.videos), pool)
+    reference_I = np.concatenate([matches.caption_R[right], np.full(len(lonely), garbage)])
+    active_TI = np.stack([np.concatenate([iou >= tiou, best_P[lonely] < tiou]) for tiou in TIOUS])
+    order = np.lexsort((prediction_I, matches.video_P[prediction_I]))
+    prediction_I = prediction_I[order]
+    video_I, caption_I = matches.video_P[prediction_I], matches.caption_P[prediction_I]
+    return _Candidates(video_I, caption_I, reference_I[order], active_TI[:, order])
 
 
-def _scores_of_items(
-    items: Items, video_I: Integers, active_TI: list[Booleans], videos: int, pool: Pool
-) -> dict[str, Floats]:
+def _text_values(pairs: _Candidates, videos: int, pool: Pool) -> dict[str, Floats]:
+    """Each pair is scored once; a tIoU only chooses which to sum."""
+    video_I, items, active_TI = pairs.as_items(pool)
     meteor_I = summable(pool.meteor_statistics(items))
     bleu_I = bleu.bleu_components(pool.sentences, items)
     rouge_I = rouge_scores(pool.texts, items)

@@ -134,7 +134,7 @@ def blocks(size_N: Integers, limit: int = ENTRIES_AT_ONCE) -> list[slice]:
 
 def sums_by_group(values_N: Floats, group_N: Integers, groups: int) -> Floats:
     """Sum the numbers, or rows of numbers, that belong to the same group."""
-    columns = values_N.reshape(len(values_N), -1).T
+    columns = [values_N] if values_N.ndim == 1 else values_N.T
     sums = np.stack([np.bincount(group_N, weights=column, minlength=groups) for column in columns], axis=1)
     return sums.astype(np.float64).reshape(groups, *values_N.shape[1:])  # numpy counts whole numbers where N is 0
 

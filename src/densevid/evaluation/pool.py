@@ -1,4 +1,4 @@
-"""The distinct sentences of one evaluation, tokenised once: what captioning, SODA and segments score as numbers."""
+"""The distinct captions of one evaluation, tokenised once: what captioning, SODA and segments score as numbers."""
 
 from __future__ import annotations
 
@@ -10,47 +10,74 @@ import numpy as np
 from densevid.evaluation.meteor import Meteor
 from densevid.evaluation.ngrams import Items, Sentences, index_sentences
 from densevid.evaluation.rows import Floats, Integers
-from densevid.evaluation.tokens import tokenise
+from densevid.evaluation.tokens import LINES_SEEN_AHEAD, minds_what_follows, tokenise, words_before
 
 
 class Pool:
-    """Distinct tokenised sentences by number; METEOR of a pair of numbers is asked once."""
+    """Raw captions and tokenised texts by number. METEOR of a pair of texts is asked once."""
 
     def __init__(self, meteor: Meteor) -> None:
         self.meteor = meteor
-        self.texts: list[str] = []
-        self._number_of_text: dict[str, int] = {}
-        self._number_of_raw: dict[str, int] = {}
+        self._caption: dict[str, int] = {}
+        self._text: dict[str, int] = {}
+        self._text_C: Integers = np.zeros(0, dtype=np.int64)
+        self._minds_C: list[bool] = []
 
-    def numbers(self, raw: Sequence[str]) -> Integers:
-        """The number of each raw sentence, tokenising those not seen before."""
-        new = [sentence for sentence in dict.fromkeys(raw) if sentence not in self._number_of_raw]
-        for sentence, text in zip(new, tokenise(new) if new else [], strict=True):
-            self._number_of_raw[sentence] = self._number_of_text.setdefault(text, len(self._number_of_text))
-        if new:
-            self.texts = list(self._number_of_text)
-            self.__dict__.pop("sentences", None)
-        return np.array([self._number_of_raw[sentence] for sentence in raw], dtype=np.int64)
+    @cached_property
+    def texts(self) -> list[str]:
+        """The tokenised texts, by number."""
+        return list(self._text)
 
     @cached_property
     def sentences(self) -> Sentences:
         """Their n-grams."""
         return index_sentences(self.texts)
 
-    def meteor_statistics(self, items: Items) -> Floats:
-        """I x 23 statistics of the items."""
-        if len(items.item_P) == len(items.hypothesis_I):
-            return self._single_statistics(items.hypothesis_I, items.reference_P)
-        references: list[list[str]] = [[] for _ in range(len(items.hypothesis_I))]
-        for item, reference in zip(items.item_P.tolist(), items.reference_P.tolist(), strict=True):
-            references[item].append(self.texts[reference])
-        hypotheses = (self.texts[number] for number in items.hypothesis_I.tolist())
-        return self.meteor.statistics([(text, tuple(group)) for text, group in zip(hypotheses, references, strict=True)])
+    def captions(self, raw: Sequence[str]) -> Integers:
+        """The number of each raw caption."""
+        new = [caption for caption in dict.fromkeys(raw) if caption not in self._caption]
+        if new:
+            self._caption.update(zip(new, range(len(self._caption), len(self._caption) + len(new)), strict=True))
+            texts = [self._text_number(text) for text in tokenise([*new, ""])[:-1]]
+            self._text_C = np.concatenate([self._text_C, np.array(texts, dtype=np.int64)])
+            self._minds_C += [minds_what_follows(caption) for caption in new]
+        return np.array([self._caption[caption] for caption in raw], dtype=np.int64)
 
-    def _single_statistics(self, hypothesis_I: Integers, reference_I: Integers) -> Floats:
-        size = max(len(self.texts), 1)
-        distinct, inverse = np.unique(hypothesis_I * size + reference_I, return_inverse=True)
-        hypotheses, references = (numbers.tolist() for numbers in np.divmod(distinct, size))
+    @property
+    def order_matters(self) -> bool:
+        """Whether some caption's words depend on what follows it."""
+        return any(self._minds_C)
+
+    def in_files(self, caption_N: Integers, file_N: Integers) -> Integers:
+        """The text of each caption when the captions of one file (a rising number) are tokenised as its lines."""
+        text_N = self._text_C[caption_N]
+        minding = np.flatnonzero(np.array(self._minds_C, dtype=bool)[caption_N])
+        last_N = np.searchsorted(file_N, file_N[minding], side="right")
+        raw = list(self._caption)
+        for place, end in zip(minding.tolist(), last_N.tolist(), strict=True):
+            seen = min(end, place + 1 + LINES_SEEN_AHEAD)
+            following = tuple(raw[caption] for caption in caption_N[place + 1 : seen].tolist())
+            text_N[place] = self._text_number(words_before(raw[caption_N[place]], following, seen < end))
+        return text_N
+
+    def meteor_statistics(self, items: Items) -> Floats:
+        """I x 23 statistics of the items, each distinct pair of texts asked once."""
         texts = self.texts
-        pairs = [(texts[h], (texts[r],)) for h, r in zip(hypotheses, references, strict=True)]
-        return self.meteor.statistics(pairs)[inverse]
+        if len(items.item_P) == len(items.hypothesis_I):
+            size = max(len(texts), 1)
+            distinct, inverse = np.unique(items.hypothesis_I * size + items.reference_P, return_inverse=True)
+            hypotheses, references = (numbers.tolist() for numbers in np.divmod(distinct, size))
+            pairs = [(texts[h], (texts[r],)) for h, r in zip(hypotheses, references, strict=True)]
+            return self.meteor.statistics(pairs)[inverse]
+        groups: list[list[str]] = [[] for _ in range(len(items.hypothesis_I))]
+        for item, reference in zip(items.item_P.tolist(), items.reference_P.tolist(), strict=True):
+            groups[item].append(texts[reference])
+        hypotheses = (texts[number] for number in items.hypothesis_I.tolist())
+        return self.meteor.statistics([(text, tuple(group)) for text, group in zip(hypotheses, groups, strict=True)])
+
+    def _text_number(self, text: str) -> int:
+        if text not in self._text:
+            self._text[text] = len(self._text)
+            self.__dict__.pop("texts", None)
+            self.__dict__.pop("sentences", None)
+        return self._text[text]

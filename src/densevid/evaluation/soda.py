@@ -25,6 +25,7 @@ from densevid.evaluation.ngrams import Items
 from densevid.evaluation.overlap import interval_iou, pairs_within_videos
 from densevid.evaluation.pool import Pool
 from densevid.evaluation.rows import Booleans, Floats, Integers, Rows, position_in, union_of_videos
+from densevid.evaluation.video_order import official_order
 
 TYPES = ("a", "b", "c", "d")
 MODES = ("merged", "multi", "per_reference")
@@ -60,12 +61,11 @@ class Soda:
 
 @dataclass(frozen=True)
 class _Timeline:
-    """Events of the shared videos, video after video, in order of start within each."""
+    """Events of the shared videos, list after list; a list is what is matched as one story."""
 
-    video_N: Integers
-    file_N: Integers
+    list_N: Integers
     interval_N2: Floats
-    sentence_N: Integers
+    text_N: Integers
 
 
 @dataclass(frozen=True)
@@ -81,14 +81,15 @@ class _Pairs:
     def text(self, wanted_N: Booleans, metric: str, pool: Pool) -> Floats:
         """METEOR or CIDEr of the gold sentence against the predicted one as reference, 0 where not wanted."""
         gold, prediction = self.gold_N[wanted_N], self.prediction_N[wanted_N]
-        sentences = self.golds.sentence_N[gold], self.predicted.sentence_N[prediction]
+        texts = self.golds.text_N[gold], self.predicted.text_N[prediction]
         text_N = np.zeros(len(wanted_N))
         if metric == "METEOR":
-            text_N[wanted_N] = segment_scores(pool.meteor_statistics(Items.single(*sentences)))
+            text_N[wanted_N] = segment_scores(pool.meteor_statistics(Items.single(*texts)))
         else:  # every prediction of the video is a document
-            each = np.arange(len(self.predicted.video_N))
-            documents = Documents(self.predicted.video_N, each, self.predicted.sentence_N)
-            text_N[wanted_N] = Cider(pool.sentences, self.golds.video_N[gold], sentences, documents).scores()
+            each = np.arange(len(self.predicted.list_N))
+            documents = Documents(self.predicted.list_N, each, self.predicted.text_N)
+            group = self.predicted.list_N[prediction]
+            text_N[wanted_N] = Cider(pool.sentences, group, texts, documents).scores()
         return text_N
 
 
@@ -96,40 +97,62 @@ def score_soda(
     predictions: Rows, references: Sequence[Rows], pool: Pool, metric: str = "METEOR", types: Sequence[str] = TYPES
 ) -> Soda:
     """Score the videos that both sides have; a video with an empty list of predictions scores 0."""
-    known = set(predictions.videos)
-    videos = [video for video in union_of_videos(references) if video in known]
-    golds, predicted = _timeline(videos, references, pool), _timeline(videos, [predictions], pool)
-    gold_N, prediction_N = pairs_within_videos(golds.video_N, predicted.video_N, len(videos))
-    iou_N = interval_iou(predicted.interval_N2[prediction_N], golds.interval_N2[gold_N])
-    pairs = _Pairs(golds, predicted, gold_N, prediction_N, iou_N)
-    problems = _problems(pairs, len(references), len(videos))
+    videos = _shared_videos(predictions, references, pool)
+    golds, predicted = _gold_lists(videos, references, pool), _timeline(videos, [predictions], pool)
+    pairs = _pair_up(golds, predicted, len(videos))
+    problems = _problems(pairs, (1 + 2 * len(references)) * len(videos), len(videos))
     has_FV = np.array([[video in held for video in videos] for held in (set(rows.videos) for rows in references)])
     totals = _totals(problems, pairs, types, metric, pool)
     scores = {kind: _modes(_precision_recall_f1(problems, totals[kind]), has_FV) for kind in types}
     return Soda(metric, videos, scores)
 
 
-def _timeline(videos: Sequence[str], files: Sequence[Rows], pool: Pool) -> _Timeline:
+def _shared_videos(predictions: Rows, references: Sequence[Rows], pool: Pool) -> list[str]:
+    """Videos of both sides, in the evaluator's order where that can change a word."""
+    pool.captions([sentence for rows in (predictions, *references) for sentence in rows.sentences])
+    if pool.order_matters:
+        return official_order([rows.videos for rows in references], predictions.videos)
+    known = set(predictions.videos)
+    return [video for video in union_of_videos(references) if video in known]
+
+
+def _timeline(videos: Sequence[str], files: Sequence[Rows], pool: Pool, *, by_time: bool = True) -> _Timeline:
+    """Events video after video, by start (equal starts in file order) or as the file has them."""
     video_E = np.concatenate([position_in(videos, rows) for rows in files])
     interval_E2 = np.concatenate([rows.intervals_E2 for rows in files])
-    file_E = np.repeat(np.arange(len(files)), [len(rows) for rows in files])
-    sentence_E = pool.numbers([sentence for rows in files for sentence in rows.sentences])
-    order = np.lexsort((interval_E2[:, 0], video_E))
+    caption_E = pool.captions([sentence for rows in files for sentence in rows.sentences])
+    order = np.lexsort((interval_E2[:, 0], video_E)) if by_time else np.argsort(video_E, kind="stable")
     order = order[video_E[order] >= 0]
-    return _Timeline(video_E[order], file_E[order], interval_E2[order], sentence_E[order])
+    return _Timeline(video_E[order], interval_E2[order], pool.in_files(caption_E[order], np.zeros_like(order)))
 
 
-def _problems(pairs: _Pairs, files: int, videos: int) -> Problems:
-    """(1 + files) x videos problems: all files pooled, then each file alone."""
-    golds = pairs.golds
-    gold = np.arange(len(golds.video_N))
-    problem_M = np.concatenate([golds.video_N, (1 + golds.file_N) * videos + golds.video_N])
-    order = np.argsort(problem_M, kind="stable")
-    golds_K = np.bincount(problem_M, minlength=(1 + files) * videos)
-    predictions_V = np.bincount(pairs.predicted.video_N, minlength=videos)
-    first_pair_G = np.searchsorted(pairs.gold_N, gold)
+def _gold_lists(videos: Sequence[str], references: Sequence[Rows], pool: Pool) -> _Timeline:
+    """(1 + 2 F) x V lists: all files pooled; each file alone, for `per_reference`; each file as it is, for `multi`.
+
+    The evaluator does not sort when it is given several references, so `multi` matches events in file order.
+    """
+    sides = [_timeline(videos, references, pool)]
+    sides += [_timeline(videos, [rows], pool) for rows in references]
+    sides += [_timeline(videos, [rows], pool, by_time=False) for rows in references]
+    list_N = np.concatenate([side.list_N + number * len(videos) for number, side in enumerate(sides)])
+    intervals, texts = [side.interval_N2 for side in sides], [side.text_N for side in sides]
+    return _Timeline(list_N, np.concatenate(intervals), np.concatenate(texts))
+
+
+def _pair_up(golds: _Timeline, predicted: _Timeline, videos: int) -> _Pairs:
+    gold_N, prediction_N = pairs_within_videos(golds.list_N % max(videos, 1), predicted.list_N, videos)
+    iou_N = interval_iou(predicted.interval_N2[prediction_N], golds.interval_N2[gold_N])
+    return _Pairs(golds, predicted, gold_N, prediction_N, iou_N)
+
+
+def _problems(pairs: _Pairs, lists: int, videos: int) -> Problems:
+    """One problem a list of golds, against the predictions of its video."""
+    gold = np.arange(len(pairs.golds.list_N))
+    golds_K = np.bincount(pairs.golds.list_N, minlength=lists)
+    predictions_V = np.bincount(pairs.predicted.list_N, minlength=videos)
     first_K = np.cumsum(golds_K) - golds_K
-    return Problems(first_K, golds_K, np.tile(predictions_V, 1 + files), np.tile(gold, 2)[order], first_pair_G)
+    predictions_K = np.tile(predictions_V, lists // max(videos, 1))
+    return Problems(first_K, golds_K, predictions_K, np.searchsorted(pairs.gold_N, gold))
 
 
 def _totals(
@@ -163,10 +186,10 @@ def _precision_recall_f1(problems: Problems, total_TK: Floats) -> Floats:
 
 def _modes(values_TK3: Floats, has_FV: Booleans) -> dict[str, SodaScores]:
     files, videos = has_FV.shape
-    values_TSV3 = values_TK3.reshape(len(values_TK3), 1 + files, videos, 3)
-    pooled_TV3, alone_TFV3 = values_TSV3[:, 0], values_TSV3[:, 1:]
-    best_TV = np.where(has_FV, alone_TFV3[:, :, :, 2], -1.0).argmax(axis=1)
-    multi_TV3 = np.take_along_axis(alone_TFV3, best_TV[:, None, :, None], axis=1)[:, 0]
+    pooled_TV3, *sides = np.split(values_TK3, 1 + 2 * files, axis=1)
+    alone_TFV3, as_is_TFV3 = np.stack(sides[:files], axis=1), np.stack(sides[files:], axis=1)
+    best_TV = np.where(has_FV, as_is_TFV3[:, :, :, 2], -1.0).argmax(axis=1)
+    multi_TV3 = np.take_along_axis(as_is_TFV3, best_TV[:, None, :, None], axis=1)[:, 0]
     every = np.ones((1, videos), dtype=bool)
     return {
         "merged": SodaScores(pooled_TV3.mean(axis=0)[None], every),

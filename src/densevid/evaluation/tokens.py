@@ -4,29 +4,38 @@ The official wrapper: every character beyond ASCII becomes one space, the Stanfo
 punctuation tokens are dropped. Brackets come out as `-lrb-` in lower case and therefore stay. A carriage return, form
 feed or vertical tab counts as a space here; to the official tokenizer it is a line break, which silently moves every
 later caption of the run down by one.
+
+The tokenizer reads captions as the lines of one file and looks ahead, so a few depend on what follows: `capital T.`
+keeps its period before some captions, and `:-)` at the very end of the file falls apart. The evaluators write all
+captions of a tIoU into one file; `words_before` answers for a caption in its place.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from importlib.util import find_spec
+from functools import lru_cache
 
-PUNCTUATION = frozenset(["''", "'", "``", "`", "-LRB-", "-RRB-", "-LCB-", "-RCB-"] + ". ? ! , : - -- ... ;".split())
+from densevid.evaluation import native_tokens
+from densevid.evaluation.native_lexer import NEWLINE, automaton
+from densevid.evaluation.native_tokens import PUNCTUATION
+
+ENGINES = ("native", "java")
+LINES_SEEN_AHEAD = 3
 _SPACE = re.compile(r"[^\x00-\x7f]|[\n\r\x0b\x0c]")
+_PLAIN_END = re.compile(r"[A-Za-z]+\s*$")
+_LAST_WORD = re.compile(r"[A-Za-z]+[.?!]\s*$")
+_LAST_WORDS = re.compile(r"(\S+\s+){0,2}\S*\s*$")
 
 
-def tokenise(sentences: Sequence[str], engine: str | None = None) -> list[str]:
-    """Each sentence as its words joined by a space. `engine` is `native`, `java` or None: native where it exists."""
-    distinct = list(dict.fromkeys(sentences))
-    words = _native(distinct) if (engine or default_engine()) == "native" else _java(distinct)
-    found = dict(zip(distinct, words, strict=True))
-    return [found[sentence] for sentence in sentences]
+def tokenise(sentences: Sequence[str], engine: str = "native") -> list[str]:
+    """Each sentence as its words joined by a space, as lines of one file in this order."""
+    if engine == "native":
+        return native_tokens.tokenise(sentences)
+    from densevid.evaluation.java import ptb_tokens
 
-
-def default_engine() -> str:
-    """`native` where this installation has the tokenizer without Java."""
-    return "native" if find_spec("densevid.evaluation.native_tokens") else "java"
+    lines = ptb_tokens([one_ascii_line(sentence) for sentence in sentences]) if sentences else []
+    return [" ".join(word for word in line.split(" ") if word not in PUNCTUATION) for line in lines]
 
 
 def one_ascii_line(sentence: str) -> str:
@@ -34,16 +43,27 @@ def one_ascii_line(sentence: str) -> str:
     return _SPACE.sub(" ", sentence)
 
 
-def _native(sentences: list[str]) -> list[str]:
-    from densevid.evaluation import native_tokens
+def minds_what_follows(sentence: str) -> bool:
+    """Whether the words may depend on the next caption, or on there being none."""
+    line = one_ascii_line(sentence)
+    if _PLAIN_END.search(line):
+        return False
+    tail = (_LAST_WORD if _LAST_WORD.search(line) else _LAST_WORDS).search(line)
+    return tail is not None and _tail_minds(tail.group())
 
-    return native_tokens.tokenise(sentences)
+
+@lru_cache(maxsize=100_000)
+def words_before(sentence: str, following: tuple[str, ...], more: bool) -> str:
+    """The words of a sentence when these captions follow in its file, and after them `more` or the file's end."""
+    filler = ("more",) if more else ()
+    return native_tokens.tokenise([sentence, *following, *filler])[0]
 
 
-def _java(sentences: list[str]) -> list[str]:
-    from densevid.evaluation.java import ptb_tokens
+@lru_cache(maxsize=100_000)
+def _tail_minds(tail: str) -> bool:
+    before_a_line, before_the_end = automaton().scan(tail + NEWLINE), automaton().scan(tail)
+    return before_a_line.open_ended or _words(before_a_line.tokens) != _words(before_the_end.tokens)
 
-    if not sentences:
-        return []
-    lines = ptb_tokens([one_ascii_line(sentence) for sentence in sentences])
-    return [" ".join(word for word in line.split(" ") if word not in PUNCTUATION) for line in lines]
+
+def _words(tokens: Sequence[str]) -> list[str]:
+    return [token for token in tokens if token not in PUNCTUATION and token != NEWLINE]
