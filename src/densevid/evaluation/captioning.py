@@ -18,13 +18,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from densevid.evaluation import bleu
-from densevid.evaluation.cider import cider_of_items
-from densevid.evaluation.meteor import corpus_scores, summable
-from densevid.evaluation.ngrams import Items, sums_by_group
+from densevid.evaluation.corpus import TEXT_METRICS, group_scores, item_scores
+from densevid.evaluation.ngrams import Items
 from densevid.evaluation.overlap import interval_iou, pairs_within_videos
 from densevid.evaluation.pool import Pool
-from densevid.evaluation.rouge import rouge_scores
 from densevid.evaluation.rows import Booleans, Floats, Integers, Rows, position_in, union_of_videos
 from densevid.evaluation.video_order import official_order
 
@@ -32,7 +29,6 @@ PROTOCOLS = ("2017", "2018", "2021")
 TIOUS = (0.3, 0.5, 0.7, 0.9)
 MOST_EVENTS = 1000
 SEED_2021 = 0
-TEXT_METRICS = ("METEOR", *bleu.NAMES, "ROUGE_L", "CIDEr")
 METRICS = (*TEXT_METRICS, "Recall", "Precision")
 
 
@@ -156,21 +152,9 @@ def _pair_up(matches: _Matches, garbage: int, protocol: str) -> _Candidates:
 def _text_values(pairs: _Candidates, videos: int, pool: Pool) -> dict[str, Floats]:
     """Each pair is scored once; a tIoU only chooses which to sum."""
     video_I, items, active_TI = pairs.as_items(pool)
-    meteor_I = summable(pool.meteor_statistics(items))
-    bleu_I = bleu.bleu_components(pool.sentences, items)
-    rouge_I = rouge_scores(pool.texts, items)
-    cider = cider_of_items(pool.sentences, items, video_I)
-    rows = []
-    for active_I in active_TI:
-        video = video_I[active_I]
-        count_V = np.bincount(video, minlength=videos)
-        divisor_V = np.maximum(count_V, 1)
-        meteor_V = corpus_scores(sums_by_group(meteor_I[active_I], video, videos))
-        bleu_V = np.where(count_V > 0, bleu.bleu_scores(sums_by_group(bleu_I[active_I], video, videos)).T, 0.0)
-        rouge_V = sums_by_group(rouge_I[active_I], video, videos) / divisor_V
-        cider_V = sums_by_group(cider.scores(active_I)[active_I], video, videos) / divisor_V
-        rows.append((meteor_V, *bleu_V, rouge_V, cider_V))
-    return {name: np.stack(column) for name, column in zip(TEXT_METRICS, zip(*rows, strict=True), strict=True)}
+    scored = item_scores(pool.sentences, pool.texts, items, video_I, pool.meteor_statistics(items))
+    per_tiou = [group_scores(scored.group_sums(videos, active_I)) for active_I in active_TI]
+    return {name: np.stack([scores[name] for scores in per_tiou]) for name in TEXT_METRICS}
 
 
 def _detection_values(matches: _Matches, files: int) -> dict[str, Floats]:
