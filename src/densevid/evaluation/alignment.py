@@ -1,7 +1,7 @@
 """The order-preserving matching inside SODA, for many videos at once and without recursion.
 
-best[i, j] = max(best[i-1, j], best[i, j-1], best[i-1, j-1] + score[i, j]), gold i against prediction j, both in order of
-time. A cell is a match only if matching is strictly better than leaving either out; the very first cell always is.
+best[i, j] = max(best[i-1, j], best[i, j-1], best[i-1, j-1] + score[i, j]), gold i against prediction j, both in order
+of time. A cell is a match only if matching is strictly better than leaving either out; the very first always is.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def _found(sentences: Sentences, items: Items) -> Floats:
     item, gram = np.divmod(np.unique(key_M), max(sentences.grams, 1))
     cell = item * ORDERS + sentences.order_G[gram] - 1
     counts = np.bincount(cell, weights=clipped, minlength=len(items.hypothesis_I) * ORDERS)
-    return counts.reshape(-1, ORDERS)
+    return counts.astype(np.float64).reshape(-1, ORDERS)
 
 
 def _best_by_item(better: np.ufunc, values_N: Integers, item_N: Integers) -> Integers:

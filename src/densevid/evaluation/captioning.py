@@ -52,7 +52,7 @@ class Captioning:
 
 @dataclass(frozen=True)
 class _Matches:
-    """Events of the scored videos and which of them overlap; pair n is prediction `left_N[n]`, reference `right_N[n]`."""
+    """Events of the scored videos; pair n is prediction `left_N[n]` with reference `right_N[n]`, of the same video."""
 
     videos: list[str]
     video_P: Integers

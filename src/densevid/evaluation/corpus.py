@@ -12,7 +12,8 @@ import numpy as np
 
 from densevid.evaluation import bleu
 from densevid.evaluation.cider import Cider, cider_of_items, mean_over_references
-from densevid.evaluation.meteor import STATISTICS, corpus_scores, summable
+from densevid.evaluation.java import STATISTICS
+from densevid.evaluation.meteor import corpus_scores, summable
 from densevid.evaluation.ngrams import Items, Sentences, sums_by_group
 from densevid.evaluation.rouge import rouge_scores
 from densevid.evaluation.rows import Booleans, Floats, Integers

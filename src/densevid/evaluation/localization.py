@@ -45,7 +45,8 @@ class Proposals:
 
     def area(self) -> float:
         """The area under average recall over the number of proposals, as a share of the whole."""
-        return float(np.trapezoid(self.average_recall_J, self.average_number_J) / self.average_number_J[-1])
+        most = float(self.average_number_J[-1])
+        return float(np.trapezoid(self.average_recall_J, self.average_number_J) / most) if most else 0.0
 
     def recall(self) -> dict[str, float]:
         """Recall at each tIoU with the largest allowance."""
@@ -59,7 +60,7 @@ def score_proposals(predictions: Rows, references: Sequence[Rows]) -> Proposals:
     video_G = np.concatenate([position_in(videos, rows) for rows in pooled])
     interval_G2 = np.concatenate([rows.intervals_E2 for rows in pooled])
     proposals = _ranked(predictions, videos)
-    share_J = _shares(proposals, len(predictions), len(videos))
+    share_J = _shares(proposals, len(videos))
     length_V = np.maximum(proposals.length_V, 1)
     cut_VJ = np.minimum((length_V[:, None] * share_J).astype(np.int64), length_V[:, None])
     first_TG = _first_hits(proposals, video_G, interval_G2, len(videos))
@@ -68,7 +69,9 @@ def score_proposals(predictions: Rows, references: Sequence[Rows]) -> Proposals:
     matched_VT = np.stack([np.bincount(video_G, weights=row, minlength=len(videos)) for row in at_most], axis=1)
     average_J = share_J * (proposals.length_V.sum() / max(len(videos), 1))
     events_V = np.bincount(video_G, minlength=len(videos))
-    return Proposals(videos, average_J, covered_TJ / max(len(video_G), 1), matched_VT, events_V)
+    return Proposals(
+        videos, average_J, covered_TJ / float(max(len(video_G), 1)), matched_VT.astype(np.float64), events_V
+    )
 
 
 @dataclass(frozen=True)
@@ -95,7 +98,7 @@ def _ranked(predictions: Rows, videos: Sequence[str]) -> _Ranked:
     return _Ranked(video_N[kept], rank_N[kept], predictions.intervals_E2[order][kept], length_V)
 
 
-def _shares(proposals: _Ranked, total: int, videos: int) -> Floats:
+def _shares(proposals: _Ranked, videos: int) -> Floats:
     """The hundred shares of a video's list that are tried."""
     return np.arange(1, 101) / 100.0 * (MOST_ON_AVERAGE * float(videos) / max(int(proposals.length_V.sum()), 1))
 

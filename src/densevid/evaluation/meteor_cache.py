@@ -51,7 +51,8 @@ class StatisticsCache:
         if not self.path.exists():
             return {}
         keys = {self._key(pair): pair for pair in pairs}
-        rows = self._guarded(lambda database: _select(database, list(keys)), [])
+        nothing: list[tuple[bytes, bytes]] = []
+        rows = self._guarded(lambda database: _select(database, list(keys)), nothing)
         found = ((keys[key], _unpack(key, value)) for key, value in rows if key in keys)
         return {pair: numbers for pair, numbers in found if numbers is not None}
 

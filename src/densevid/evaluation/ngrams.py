@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -129,7 +130,7 @@ def blocks(size_N: Integers, limit: int = ENTRIES_AT_ONCE) -> list[slice]:
     """Slices of N whose sizes sum to about `limit`, so that memory stays small; at least one slice."""
     block_N = np.cumsum(size_N) // limit
     edges = [0, *(np.flatnonzero(np.diff(block_N)) + 1).tolist(), len(size_N)]
-    return [slice(first, last) for first, last in zip(edges[:-1], edges[1:], strict=True)]
+    return [slice(first, last) for first, last in pairwise(edges)]
 
 
 def sums_by_group(values_N: Floats, group_N: Integers, groups: int) -> Floats:

@@ -41,7 +41,9 @@ class Paragraphs:
         return group_scores(self.sums_VS)
 
 
-def score_paragraphs(predictions: Mapping[str, str], references: Sequence[Mapping[str, str]], meteor: Meteor) -> Paragraphs:
+def score_paragraphs(
+    predictions: Mapping[str, str], references: Sequence[Mapping[str, str]], meteor: Meteor
+) -> Paragraphs:
     """Score one paragraph a video against the paragraphs of every reference file that has the video."""
     videos = list(dict.fromkeys(video for file in references for video in file))
     hypotheses = [paragraph_words(predictions.get(video, "")) for video in videos]

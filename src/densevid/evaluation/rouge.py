@@ -38,7 +38,8 @@ def _common_lengths(
     for block in blocks(length_S[right_P[order]] * 8, CELLS_AT_ONCE):
         chosen = order[block]
         if len(chosen):
-            left, right = (_padded(word_W, first_S, length_S, s[chosen], fill) for s, fill in ((left_P, -1), (right_P, -2)))
+            left = _padded(word_W, first_S, length_S, left_P[chosen], fill=-1)
+            right = _padded(word_W, first_S, length_S, right_P[chosen], fill=-2)
             common_P[chosen] = _longest_common(left, right)
     return common_P
 

@@ -6,8 +6,9 @@ Written from the paper's and the evaluator's description. For gold g and predict
   b  match on IoU; score = text of the matched pairs
   c  match on IoU x text; score = that total
   d  match on IoU; score = that total
-precision = score / predictions, recall = score / golds, F1 of the two, each per video, then the mean over the videos that
-have both. `merged` pools all reference files, `multi` takes each video's best file by F1, `per_reference` averages files.
+precision = score / predictions, recall = score / golds, F1 of the two, each per video, then the mean over the videos
+that have both. `merged` pools all reference files, `multi` takes each video's best file by F1, `per_reference` averages
+the scores against each file alone.
 """
 
 from __future__ import annotations
@@ -155,10 +156,8 @@ def _problems(pairs: _Pairs, lists: int, videos: int) -> Problems:
     return Problems(first_K, golds_K, predictions_K, np.searchsorted(pairs.gold_N, gold))
 
 
-def _totals(
-    problems: Problems, pairs: _Pairs, types: Sequence[str], metric: str, pool: Pool
-) -> dict[str, Floats]:
-    """T x K totals of each type. METEOR is asked only where it can matter: overlapping pairs for c, matched ones for a, b."""
+def _totals(problems: Problems, pairs: _Pairs, types: Sequence[str], metric: str, pool: Pool) -> dict[str, Floats]:
+    """T x K totals of each type. The text is asked only where it can matter: overlapping pairs (c), matched (a, b)."""
     iou_N = pairs.iou_N
     on_iou = problems.solve(iou_N)
     thresholds = [problems.solve(np.where(iou_N >= tiou, iou_N, 0.0)) for tiou in TIOUS] if "a" in types else []
