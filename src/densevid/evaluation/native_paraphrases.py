@@ -70,6 +70,8 @@ class ParaphraseTable:
 
     def rows_between(self, phrases: Hashes) -> tuple[Indices, Indices, Indices]:
         """All rows whose source and target are both among these sorted phrases: (source, target, row number)."""
+        if not phrases.size:
+            return (np.zeros(0, np.int64),) * 3
         place = np.minimum(np.searchsorted(self.source, phrases), self.source.size - 1)
         found = np.flatnonzero(self.source[place] == phrases)
         counts = self.row_count[place[found]].astype(np.int64)
@@ -88,7 +90,7 @@ def paraphrase_table() -> ParaphraseTable:
     installed = package_file(PARAPHRASES)
     path = cache_folder() / f"paraphrases-{_checksum(installed):08x}-v{_FORMAT}.npy"
     with suppress(OSError, ValueError):
-        return _unpack(np.load(path, mmap_mode="r", allow_pickle=False))
+        return _unpack(np.asarray(np.load(path, mmap_mode="r", allow_pickle=False)))
     packed = _pack(_read(installed))
     with suppress(InputError, OSError), atomic_path(path) as temporary, temporary.open("wb") as file:
         np.save(file, packed, allow_pickle=False)
