@@ -1,11 +1,12 @@
 """METEOR's alignment search, for many pairs at once: `Matches` -> the matches that it chooses, and the chunk count.
 
 Third stage of native METEOR. The original walks over the reference word by word with a beam of 40 partial alignments,
-sorted before every word by most words matched, fewest chunks, least distance; the sort is stable, so order of creation
-breaks ties. The same search runs here on arrays that hold the partial alignments of all pairs one after another. Two
-habits of the original matter for equal results: a match that is not exact counts half its words, rounded down, on each
-side; and the distance of a match is added to the alignment it was tried on, not to the one it made. Words that can be
-matched in one way only never branch, so the stretch before the next word with a choice is one step (`native_stretches`).
+sorted before every word by most words matched, fewest chunks, least distance; the sort is stable, so order of
+creation breaks ties. The same search runs here on arrays that hold the partial alignments of all pairs one after
+another. Two habits of the original matter for equal results: a match that is not exact counts half its words, rounded
+down, on each side; and the distance of a match is added to the alignment it was tried on, not to the one it made.
+Words that can be matched in one way only never branch, so the stretch before the next word with a choice is one step
+(`native_stretches`).
 """
 
 from __future__ import annotations
@@ -35,9 +36,39 @@ class Beam:
 
     def select(self, chosen: Indices) -> Beam:
         """Some of the alignments, in that order."""
-        return Beam(
-            self.pair[chosen], self.rank[chosen], self.last[chosen], self.resume[chosen], self.used[:, chosen]
-        )
+        return Beam(self.pair[chosen], self.rank[chosen], self.last[chosen], self.resume[chosen], self.used[:, chosen])
+
+
+@dataclass(frozen=True)
+class HypothesisWords:
+    """The hypothesis words of every match as bits in a block of 64 and the one after it; at the end, of no match."""
+
+    block: Indices
+    bits: Bits
+    bits_after: Bits
+
+    @classmethod
+    def of(cls, matches: Matches) -> HypothesisWords:
+        """Phrases have few words, so two blocks are enough."""
+        start, length = np.append(matches.hyp_start, 0), np.append(matches.hyp_length, 0).astype(np.uint64)
+        offset = (start & 63).astype(np.uint64)
+        ones = (np.uint64(1) << length) - np.uint64(1)
+        crosses = offset + length > 64
+        bits_after = np.where(crosses, ones >> (np.uint64(64) - np.where(crosses, offset, 1)).astype(np.uint64), 0)
+        return cls(start >> 6, ones << offset, bits_after.astype(np.uint64))
+
+    def in_use(self, used: Bits, alignment: Indices, match: Indices) -> Flags:
+        """Whether any word of a match is taken in an alignment."""
+        block = self.block[match]
+        taken = used[block, alignment] & self.bits[match] | used[block + 1, alignment] & self.bits_after[match]
+        return taken.astype(bool)
+
+    def use(self, used: Bits, match: Indices) -> Bits:
+        """Take the words of one match in each alignment."""
+        each, block = np.arange(match.size), self.block[match]
+        used[block, each] |= self.bits[match]
+        used[block + 1, each] |= self.bits_after[match]
+        return used
 
 
 @dataclass(frozen=True)
@@ -52,9 +83,10 @@ def align(matches: Matches, hyp_length: Indices, ref_length: Indices) -> tuple[F
     """Which matches METEOR chooses, and how many chunks they form in every pair."""
     stretches = plan(matches, hyp_length, ref_length)
     pairs = hyp_length.size
-    bits = _bits(matches, -(-int(hyp_length.max(initial=1)) // 64))
+    words = HypothesisWords.of(matches)
     zero = np.zeros(pairs, np.int64)
-    beam = Beam(np.arange(pairs), zero, zero - 1, zero, np.zeros((bits.shape[0], pairs), np.uint64))
+    blocks = int(hyp_length.max(initial=1)) // 64 + 2
+    beam = Beam(np.arange(pairs), zero, zero - 1, zero, np.zeros((blocks, pairs), np.uint64))
     chunks = np.zeros(pairs, np.int64)
     steps: list[Step] = []
     best: list[Indices] = []
@@ -64,7 +96,7 @@ def align(matches: Matches, hyp_length: Indices, ref_length: Indices) -> tuple[F
         winners = _winners(beam, stretches, np.flatnonzero(ended), chunks)
         best.append(moved[winners])
         going_on = np.flatnonzero(~ended)
-        beam, step = _branch(beam.select(going_on), stretches, number, bits)
+        beam, step = _branch(beam.select(going_on), stretches, number, words)
         steps.append(Step(moved[going_on[step.parent]], step.match))
     return _trace(steps, best, stretches.fixed), chunks
 
@@ -90,7 +122,7 @@ def _winners(beam: Beam, stretches: Stretches, ended: Indices, chunks: Indices) 
     return ended[first]
 
 
-def _branch(beam: Beam, stretches: Stretches, number: int, bits: Bits) -> tuple[Beam, Step]:
+def _branch(beam: Beam, stretches: Stretches, number: int, words: HypothesisWords) -> tuple[Beam, Step]:
     """Extend every alignment by each match at this word, and by none; sort, and keep the best of every pair."""
     event = stretches.first_event[beam.pair] + number
     place = stretches.position[event]
@@ -101,7 +133,7 @@ def _branch(beam: Beam, stretches: Stretches, number: int, bits: Bits) -> tuple[
     option = np.arange(parent.size) - first[parent]
     extends = option < options[parent]
     match = np.where(extends, np.append(stretches.free, -1)[stretches.first_match[event][parent] + option], -1)
-    possible = ~extends | ~(beam.used[:, parent] & bits[:, match]).any(axis=0)
+    possible = ~words.in_use(beam.used, parent, match)
     rank = _ranks(beam, stretches, (parent, match, possible), open_here)
 
     kept = np.flatnonzero(possible)
@@ -112,13 +144,11 @@ def _branch(beam: Beam, stretches: Stretches, number: int, bits: Bits) -> tuple[
     stays = open_here[parent]
     last = np.where(extends, stretches.hyp_end[match], np.where(stays, -1, beam.last[parent]))
     resume = np.where(extends, stretches.ref_end[match], np.where(stays, place[parent] + 1, beam.resume[parent]))
-    used = beam.used[:, parent] | bits[:, match]
+    used = words.use(beam.used[:, parent], match)
     return Beam(beam.pair[parent], rank, last, resume, used), Step(parent, match)
 
 
-def _ranks(
-    beam: Beam, stretches: Stretches, candidates: tuple[Indices, Indices, Flags], open_here: Flags
-) -> Indices:
+def _ranks(beam: Beam, stretches: Stretches, candidates: tuple[Indices, Indices, Flags], open_here: Flags) -> Indices:
     """The ranks of candidates (parent, match or -1, possible)."""
     parent, match, possible = candidates
     distance = np.where(possible, stretches.distance[match], 0)
@@ -128,17 +158,8 @@ def _ranks(
     inherited = beam.rank[parent] + tried - tried[first][parent]
     last = beam.last[parent]
     breaks = (last >= 0) & (last != stretches.hyp_start[match]) & open_here[parent]
-    return inherited + stretches.gain[match] + stretches.ranking.chunks(breaks)
-
-
-def _bits(matches: Matches, blocks: int) -> Bits:
-    """The hypothesis words of every match, as bits; an empty one at the end, for no match."""
-    bits = np.zeros((blocks, matches.pair.size + 1), np.uint64)
-    for offset in range(matches.hyp_length.max(initial=0)):
-        covered = np.flatnonzero(matches.hyp_length > offset)
-        word = matches.hyp_start[covered] + offset
-        bits[word >> 6, covered] |= np.uint64(1) << (word & 63).astype(np.uint64)
-    return bits
+    rank: Indices = inherited + stretches.gain[match] + stretches.ranking.chunks(breaks)
+    return rank
 
 
 def _trace(steps: list[Step], best: list[Indices], fixed: Flags) -> Flags:

@@ -1,13 +1,15 @@
 """Distinct sentences as arrays: words, their facts, and every relation between words and phrases that occur in them.
 
-First stage of native METEOR. All that depends on one sentence or one word is computed here, once; `native_matching` then
-only looks up pairs.
+First stage of native METEOR. All that depends on one sentence or one word is computed here, once; `native_matching`
+then only looks up pairs.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +17,7 @@ import numpy.typing as npt
 from densevid.evaluation.native_paraphrases import LONGEST_PHRASE, Hashes, Indices, paraphrase_table, span_hashes
 from densevid.evaluation.native_words import word_facts
 
-_SENTENCES_PER_BLOCK = 4_096
+_WORDS_PER_BLOCK = 1 << 16  # bounds memory
 
 
 @dataclass(frozen=True)
@@ -73,8 +75,8 @@ class Corpus:
 
 def build_corpus(sentences: Sequence[list[str]]) -> Corpus:
     """Number the words and find the relations between all words and phrases of these sentences."""
-    numbers: dict[str, int] = {}
-    words = np.array([numbers.setdefault(w, len(numbers)) for sentence in sentences for w in sentence], np.int64)
+    numbers: defaultdict[str, int] = defaultdict(count().__next__)
+    words = np.array([numbers[word] for sentence in sentences for word in sentence], np.int64)
     first = np.append(0, np.cumsum([len(sentence) for sentence in sentences], dtype=np.int64))
     facts = [word_facts(word) for word in numbers]
     hashes, occurrences = _phrases(sentences)
@@ -107,8 +109,10 @@ def _synonyms(synsets: list[frozenset[str]]) -> Links:
 
 def _phrases(sentences: Sequence[list[str]]) -> tuple[Hashes, Phrases]:
     """All phrases of the sentences that the paraphrase table may know: sorted hashes, and where each occurs."""
-    blocks = range(0, max(1, len(sentences)), _SENTENCES_PER_BLOCK)
-    found = [_known_phrases(sentences[block : block + _SENTENCES_PER_BLOCK], block) for block in blocks]
+    before = np.cumsum([0, *(len(sentence) for sentence in sentences)])
+    edges = np.searchsorted(before, np.arange(0, before[-1] + 1, _WORDS_PER_BLOCK)).tolist()
+    blocks = zip(edges, [*edges[1:], len(sentences)], strict=True)
+    found = [_known_phrases(sentences[first:after], first) for first, after in blocks if first < after]
     hashes, sentence, start, length = (np.concatenate(column) for column in zip(*found, strict=True))
     distinct, phrase = np.unique(hashes, return_inverse=True)
     return distinct, Phrases(sentence, phrase, start, length)

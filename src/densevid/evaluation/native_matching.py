@@ -25,7 +25,7 @@ _KINDS = [
     (PARAPHRASE, _HYPOTHESIS_IS_SOURCE),
 ]
 _FROM_REFERENCE, _FROM_HYPOTHESIS = 3, 4
-_ROW_BITS = 23
+_ROW_BITS, _LENGTH_BITS, _KIND_BITS = 23, 3, 3
 
 
 @dataclass(frozen=True)
@@ -70,17 +70,18 @@ def find_matches(corpus: Corpus, hypothesis: Rows, reference: Rows) -> Matches:
     joined = Matches(*(np.concatenate([getattr(part, f.name) for part, _, _ in parts]) for f in fields(Matches)))
     kind = np.concatenate([np.full(part.pair.size, kind) for part, kind, _ in parts])
     row = np.concatenate([row for _, _, row in parts])
-    return joined.select(np.argsort(_order_key(joined, kind, row, max(hypothesis.words.shape[1], 8))))
+    return joined.select(np.argsort(_order_key(joined, kind, row)))
 
 
-def _order_key(m: Matches, kind: Indices, row: Indices, longest: int) -> Indices:
+def _order_key(m: Matches, kind: Indices, row: Indices) -> Indices:
     """One number per match that sorts as METEOR lists them."""
-    bits = int(max(longest, m.ref_start.max(initial=0) + 1)).bit_length()
-    by_reference = ((m.ref_length << _ROW_BITS | row) << bits) | m.hyp_start
-    by_hypothesis = (m.hyp_start << 3 | m.hyp_length) << _ROW_BITS | row
+    hyp_bits, ref_bits = int(m.hyp_start.max(initial=1)).bit_length(), int(m.ref_start.max(initial=1)).bit_length()
+    by_reference = ((m.ref_length << _ROW_BITS | row) << hyp_bits) | m.hyp_start
+    by_hypothesis = (m.hyp_start << _LENGTH_BITS | m.hyp_length) << _ROW_BITS | row
     by_word = [kind < _FROM_REFERENCE, kind == _FROM_REFERENCE]
     detail = np.select(by_word, [m.hyp_start, by_reference], by_hypothesis)
-    return (((m.pair << bits | m.ref_start) << 3) | kind) << (_ROW_BITS + 3 + bits) | detail
+    place = (m.pair << ref_bits | m.ref_start) << _KIND_BITS | kind
+    return place << (_LENGTH_BITS + _ROW_BITS + hyp_bits) | detail
 
 
 def _identical(corpus: Corpus, hypothesis: Rows, reference: Rows) -> npt.NDArray[np.bool_]:
@@ -102,9 +103,9 @@ def _word_matches(
 
     shape = reference.words.shape[0], reference.words.shape[1], hypothesis.words.shape[1]
     flags = np.zeros(shape, np.uint8)
-    for key, flag in ((corpus.key, _EXACT), (corpus.stem_key, _STEM)):
+    for key, equality in ((corpus.key, _EXACT), (corpus.stem_key, _STEM)):
         equal = _keys(key, reference.words, -2)[:, :, None] == _keys(key, hypothesis.words, -1)[:, None, :]
-        flags |= equal.view(np.uint8) * np.uint8(flag)
+        flags |= equal.view(np.uint8) * np.uint8(equality)
     flags |= _relations(corpus, hypothesis, reference)
     flags[same] &= _EXACT
     cell = np.flatnonzero(flags)

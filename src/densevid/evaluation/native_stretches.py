@@ -1,10 +1,10 @@
 """The plan of METEOR's search: where there is a choice, and what happens for certain in between.
 
-A match is fixed if no other match shares a word with it; every alignment takes it. The other matches make events, places
-in the reference where alignments branch. Between two events lies a stretch of fixed matches and unmatched words; its
-effect on an alignment is a constant, except for the one chunk that may end where the stretch begins. `native_alignment`
-walks from event to event. An event without a choice marks the end of a phrase, where alignments that took the phrase
-join in; the last event of a pair is the end of the reference.
+A match is fixed if no other match shares a word with it; every alignment takes it. The other matches make events,
+places in the reference where alignments branch. Between two events lies a stretch of fixed matches and unmatched
+words; its effect on an alignment is a constant, except for the one chunk that may end where the stretch begins.
+`native_alignment` walks from event to event. An event without a choice marks the end of a phrase, where alignments
+that took the phrase join in; the last event of a pair is the end of the reference.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ def _events(free: Matches, ref_length: Indices, width: int) -> tuple[Indices, In
 def _between(
     fixed: Matches, worth: Indices, ranking: Ranking, spans: tuple[Indices, Indices, Indices]
 ) -> tuple[Flags, Indices, Indices, Indices]:
-    """For each span of a reference: is there anything, what continues a chunk, change of rank, end of the last chunk."""
+    """For each span of a reference: anything there, what continues a chunk, change of rank, end of the last chunk."""
     pair, start, end = spans
     width = int(end.max(initial=0)) + 1
     key = fixed.pair * width + fixed.ref_start
