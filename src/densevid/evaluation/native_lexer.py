@@ -1,9 +1,9 @@
 """The Penn Treebank tokenizer of CoreNLP 3.4.1 as an automaton: text -> tokens, without Java.
 
-The tokenizer is a generated scanner: a table of states and, for every accepting state, one of 54 numbered actions. The
-table is read from the scanner's class file in the installed jar (constants of a class file are plain data), so every
-pattern, however odd, is the original's own; the actions are written here, as rules, for the options that the caption
-metrics use (defaults, with line ends as tokens). `native_tokens` is the fast way in for whole captions.
+The tokenizer is a generated scanner: a table of states and, for every accepting state, one of 54 numbered actions.
+The table is read from the scanner's class file in the installed jar (constants of a class file are plain data), so
+every pattern, however odd, is the original's own; the actions are written here, as rules, for the options that the
+caption metrics use (defaults, with line ends as tokens). `native_tokens` is the fast way in for whole captions.
 """
 
 from __future__ import annotations

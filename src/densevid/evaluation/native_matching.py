@@ -16,8 +16,16 @@ from densevid.evaluation.native_corpus import Corpus, Phrases
 from densevid.evaluation.native_paraphrases import Indices
 
 EXACT, STEM, SYNONYM, PARAPHRASE = range(4)
-_SYNONYM, _REFERENCE_IS_SOURCE, _HYPOTHESIS_IS_SOURCE = 1, 2, 4
-_ROW_BITS = 23
+_EXACT, _STEM, _SYNONYM, _REFERENCE_IS_SOURCE, _HYPOTHESIS_IS_SOURCE = 1, 2, 4, 8, 16
+_KINDS = [
+    (EXACT, _EXACT),
+    (STEM, _STEM),
+    (SYNONYM, _SYNONYM),
+    (PARAPHRASE, _REFERENCE_IS_SOURCE),
+    (PARAPHRASE, _HYPOTHESIS_IS_SOURCE),
+]
+_FROM_REFERENCE, _FROM_HYPOTHESIS = 3, 4
+_ROW_BITS, _LENGTH_BITS, _KIND_BITS = 23, 3, 3
 
 
 @dataclass(frozen=True)
@@ -62,16 +70,18 @@ def find_matches(corpus: Corpus, hypothesis: Rows, reference: Rows) -> Matches:
     joined = Matches(*(np.concatenate([getattr(part, f.name) for part, _, _ in parts]) for f in fields(Matches)))
     kind = np.concatenate([np.full(part.pair.size, kind) for part, kind, _ in parts])
     row = np.concatenate([row for _, _, row in parts])
-    return joined.select(np.argsort(_order_key(joined, kind, row, max(hypothesis.words.shape[1], 8))))
+    return joined.select(np.argsort(_order_key(joined, kind, row)))
 
 
-def _order_key(m: Matches, kind: Indices, row: Indices, longest: int) -> Indices:
+def _order_key(m: Matches, kind: Indices, row: Indices) -> Indices:
     """One number per match that sorts as METEOR lists them."""
-    bits = int(max(longest, m.ref_start.max(initial=0) + 1)).bit_length()
-    by_reference = ((m.ref_length << _ROW_BITS | row) << bits) | m.hyp_start
-    by_hypothesis = (m.hyp_start << 3 | m.hyp_length) << _ROW_BITS | row
-    detail = np.select([kind < 3, kind == 3], [m.hyp_start, by_reference], by_hypothesis)
-    return (((m.pair << bits | m.ref_start) << 3) | kind) << (_ROW_BITS + 3 + bits) | detail
+    hyp_bits, ref_bits = int(m.hyp_start.max(initial=1)).bit_length(), int(m.ref_start.max(initial=1)).bit_length()
+    by_reference = ((m.ref_length << _ROW_BITS | row) << hyp_bits) | m.hyp_start
+    by_hypothesis = (m.hyp_start << _LENGTH_BITS | m.hyp_length) << _ROW_BITS | row
+    by_word = [kind < _FROM_REFERENCE, kind == _FROM_REFERENCE]
+    detail = np.select(by_word, [m.hyp_start, by_reference], by_hypothesis)
+    place = (m.pair << ref_bits | m.ref_start) << _KIND_BITS | kind
+    return place << (_LENGTH_BITS + _ROW_BITS + hyp_bits) | detail
 
 
 def _identical(corpus: Corpus, hypothesis: Rows, reference: Rows) -> npt.NDArray[np.bool_]:
@@ -91,28 +101,23 @@ def _word_matches(
 ) -> list[tuple[Matches, int, Indices]]:
     """Matches of one word with one word: (matches, kind in METEOR's order, table row)."""
 
-    def equal(key: Indices) -> npt.NDArray[np.bool_]:
-        return _keys(key, reference.words, -2)[:, :, None] == _keys(key, hypothesis.words, -1)[:, None, :]  # type: ignore[no-any-return]
-
-    exact = equal(corpus.key)
-    others = ~(exact | same[:, None, None])
-    relation = _relations(corpus, hypothesis, reference)
-    found = [
-        (exact, EXACT, EXACT),
-        (equal(corpus.stem_key) & others, STEM, STEM),
-        ((relation & _SYNONYM > 0) & others, SYNONYM, SYNONYM),
-        ((relation & _REFERENCE_IS_SOURCE > 0) & ~same[:, None, None], PARAPHRASE, 3),
-        ((relation & _HYPOTHESIS_IS_SOURCE > 0) & ~same[:, None, None], PARAPHRASE, 4),
-    ]
+    shape = reference.words.shape[0], reference.words.shape[1], hypothesis.words.shape[1]
+    flags = np.zeros(shape, np.uint8)
+    for key, equality in ((corpus.key, _EXACT), (corpus.stem_key, _STEM)):
+        equal = _keys(key, reference.words, -2)[:, :, None] == _keys(key, hypothesis.words, -1)[:, None, :]
+        flags |= equal.view(np.uint8) * np.uint8(equality)
+    flags |= _relations(corpus, hypothesis, reference)
+    flags[same] &= _EXACT
+    cell = np.flatnonzero(flags)
+    flag = flags.ravel()[cell]
+    pair, ref_start, hyp_start = np.unravel_index(cell, shape)
     parts = []
-    for cells, module, kind in found:
-        pair, ref_start, hyp_start = np.nonzero(cells)
-        one = np.ones(pair.size, np.int64)
-        row = np.zeros(pair.size, np.int64)
-        if module == PARAPHRASE:
-            ends = reference.words[pair, ref_start], hypothesis.words[pair, hyp_start]
-            row = _table_row(corpus, *(ends if kind == 3 else ends[::-1]))
-        parts.append((Matches(pair, ref_start, one, hyp_start, one, module * one), kind, row))
+    for kind, (module, wanted) in enumerate(_KINDS):
+        unless = 0 if module in (EXACT, PARAPHRASE) else _EXACT  # these two matchers pass over equal words
+        here = np.flatnonzero((flag & wanted > 0) & (flag & unless == 0))
+        one = np.ones(here.size, np.int64)
+        found = Matches(pair[here], ref_start[here], one, hyp_start[here], one, module * one)
+        parts.append((found, kind, _table_rows(corpus, hypothesis, reference, found, kind)))
     return parts
 
 
@@ -134,7 +139,13 @@ def _relations(corpus: Corpus, hypothesis: Rows, reference: Rows) -> npt.NDArray
     return flags
 
 
-def _table_row(corpus: Corpus, source: Indices, target: Indices) -> Indices:
+def _table_rows(corpus: Corpus, hypothesis: Rows, reference: Rows, found: Matches, kind: int) -> Indices:
+    """The rows of the paraphrase table behind word matches of this kind, 0 for other kinds."""
+    if kind < _FROM_REFERENCE:
+        return np.zeros(found.pair.size, np.int64)
+    ref_word = reference.words[found.pair, found.ref_start]
+    hyp_word = hypothesis.words[found.pair, found.hyp_start]
+    source, target = (ref_word, hyp_word) if kind == _FROM_REFERENCE else (hyp_word, ref_word)
     links, size = corpus.word_paraphrases, corpus.key.size
     return links.row[np.searchsorted(links.source * size + links.target, source * size + target)]
 
@@ -145,9 +156,10 @@ def _phrase_matches(
     """Paraphrase matches with at least one phrase of several words, from either side."""
     different = np.flatnonzero(~same)
     parts = []
-    for kind, from_side, to_side in ((3, reference, hypothesis), (4, hypothesis, reference)):
+    directions = (_FROM_REFERENCE, reference, hypothesis), (_FROM_HYPOTHESIS, hypothesis, reference)
+    for kind, from_side, to_side in directions:
         found, source, target, row = _linked(corpus, from_side.sentence[different], to_side.sentence[different])
-        ref, hyp = (source, target) if kind == 3 else (target, source)
+        ref, hyp = (source, target) if kind == _FROM_REFERENCE else (target, source)
         module = np.full(found.size, PARAPHRASE)
         pair = different[found]
         parts.append((Matches(pair, ref.start, ref.length, hyp.start, hyp.length, module), kind, row))

@@ -2,9 +2,10 @@
 
     words_of -> build_corpus -> find_matches -> align -> statistics
 
-`docs/native_meteor.md` says how it is checked against the jar. Scores follow from the statistics (`segment_scores` here,
-corpus scores in `meteor`): hypothesis and reference length, function words of each; per module (exact, stem, synonym,
-paraphrase) content words matched in hypothesis and reference, function words matched in each; chunks, words matched.
+`docs/native_meteor.md` says how it is checked against the jar. Scores follow from the statistics (`segment_scores`
+here, corpus scores in `meteor`): hypothesis and reference length, function words of each; per module (exact, stem,
+synonym, paraphrase) content words matched in hypothesis and reference, function words matched in each; chunks, words
+matched.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ Statistics = npt.NDArray[np.float64]
 STATISTICS = 23
 ALPHA, BETA, GAMMA, DELTA = 0.85, 0.2, 0.6, 0.75
 MODULE_WEIGHTS = (1.0, 0.6, 0.8, 0.6)
-_PAIRS_AT_ONCE = 1_024
+_PAIRS_AT_ONCE = 2_048
 _CELLS_AT_ONCE = 1 << 20
 _SEPARATOR = "|||"
 
@@ -59,14 +60,13 @@ def segment_scores(rows: Statistics) -> npt.NDArray[np.float64]:
         for module, module_weight in enumerate(MODULE_WEIGHTS):
             matched += modules[:, module, columns].T * module_weight * weight
     length = DELTA * (rows[:, :2] - rows[:, 2:4]).T + (1 - DELTA) * rows[:, 2:4].T
-    complete = (modules.sum(axis=(1, 2))[:, None] == 0)[:, 0]
     in_one_piece = (rows[:, 21] == rows[:, 0]) & (rows[:, 22] == rows[:, 1]) & (rows[:, 20] == 1)
     with np.errstate(divide="ignore", invalid="ignore"):
         precision, recall = matched / length
         mean = 1 / ((1 - ALPHA) / precision + ALPHA / recall)
         fragmentation = np.where(in_one_piece, 0, rows[:, 20] / ((rows[:, 21] + rows[:, 22]) / 2))
         score = mean * (1 - GAMMA * fragmentation**BETA)
-    return np.where(complete | np.isnan(score), 0.0, np.maximum(score, 0.0))
+    return np.where(np.isnan(score), 0.0, np.maximum(score, 0.0))
 
 
 def _hypothesis(sentence: str) -> str:

@@ -1,7 +1,7 @@
 """METEOR's own tokenization (its option -norm, English): a sentence -> lower-case words.
 
-It runs after the Penn Treebank tokenizer and splits again: hyphens, clitics and every punctuation mark become words of
-their own. A caption of plain words passes through untouched, so that way is short.
+It runs after the Penn Treebank tokenizer and splits again: hyphens, clitics and every punctuation mark become words
+of their own. A caption of plain words passes through untouched, so that way is short.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """METEOR's paraphrase table: which phrases may stand for which, found by the hash of a phrase's text.
 
 The installed table is 62 MB of compressed text with 5.3 million rows. It is read once (seconds) into sorted arrays of
-64-bit hashes and kept in the cache folder as one memory-mapped file, which opens in milliseconds. Rows keep their number,
-because METEOR's search resolves ties by the order of the file.
+64-bit hashes and kept in the cache folder as one memory-mapped file, which opens in milliseconds. Rows keep their
+number, because METEOR's search resolves ties by the order of the file.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -66,10 +67,13 @@ class ParaphraseTable:
     def known(self, phrases: Hashes) -> npt.NDArray[np.bool_]:
         """Whether each phrase may be in the table (never wrongly no, seldom wrongly yes)."""
         place = phrases >> np.uint64(64 - _FILTER_BITS)
-        return (self.filter[place >> np.uint64(6)] >> (place & np.uint64(63))) & np.uint64(1) == 1
+        bit: Hashes = self.filter[place >> np.uint64(6)] >> (place & np.uint64(63)) & np.uint64(1)
+        return bit.astype(bool)
 
     def rows_between(self, phrases: Hashes) -> tuple[Indices, Indices, Indices]:
         """All rows whose source and target are both among these sorted phrases: (source, target, row number)."""
+        if not phrases.size:
+            return (np.zeros(0, np.int64),) * 3
         place = np.minimum(np.searchsorted(self.source, phrases), self.source.size - 1)
         found = np.flatnonzero(self.source[place] == phrases)
         counts = self.row_count[place[found]].astype(np.int64)
@@ -88,7 +92,7 @@ def paraphrase_table() -> ParaphraseTable:
     installed = package_file(PARAPHRASES)
     path = cache_folder() / f"paraphrases-{_checksum(installed):08x}-v{_FORMAT}.npy"
     with suppress(OSError, ValueError):
-        return _unpack(np.load(path, mmap_mode="r", allow_pickle=False))
+        return _unpack(np.asarray(np.load(path, mmap_mode="r", allow_pickle=False)))
     packed = _pack(_read(installed))
     with suppress(InputError, OSError), atomic_path(path) as temporary, temporary.open("wb") as file:
         np.save(file, packed, allow_pickle=False)
@@ -153,4 +157,4 @@ def _unpack(packed: Hashes) -> ParaphraseTable:
     ends = np.cumsum([3, sources, sources, sources, rows, words])
     if packed.size != ends[-1]:
         raise ValueError("not a table of this format")
-    return ParaphraseTable(*(packed[start:end] for start, end in zip(ends, ends[1:], strict=False)))
+    return ParaphraseTable(*(packed[start:end] for start, end in pairwise(ends)))

@@ -1,12 +1,13 @@
 """The Snowball English stemmer (Porter 2) as METEOR's jar carries it: a lower-case word -> its stem.
 
-Written from the algorithm's public description; `tests/evaluation/test_native_words.py` compares it with the jar.
-R1 is what follows the first consonant after a vowel, R2 the same within R1; a suffix goes only if it lies in them.
+Written from the algorithm's public description; `tests/evaluation/test_native_words.py` compares it with the jar. R1
+is what follows the first consonant after a vowel, R2 the same within R1; a suffix goes only if it lies in them.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 _WHOLE = {
     "skis": "ski",
@@ -68,7 +69,7 @@ _STEP_4 = ["al", "ance", "ence", "er", "ic", "able", "ible", "ant", "ement", "me
 _STEP_4 += ["ism", "ate", "iti", "ous", "ive", "ize", "ion"]
 
 
-def _longest_ending(suffixes: list[str] | dict[str, str]) -> re.Pattern[str]:
+def _longest_ending(suffixes: Collection[str]) -> re.Pattern[str]:
     return re.compile("(?:" + "|".join(sorted(suffixes, key=len, reverse=True)) + ")$")
 
 

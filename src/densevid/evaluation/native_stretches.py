@@ -1,10 +1,10 @@
 """The plan of METEOR's search: where there is a choice, and what happens for certain in between.
 
-A match is fixed if no other match shares a word with it; every alignment takes it. The other matches make events, places
-in the reference where alignments branch. Between two events lies a stretch of fixed matches and unmatched words; its
-effect on an alignment is a constant, except for the one chunk that may end where the stretch begins. `native_alignment`
-walks from event to event. An event without a choice marks the end of a phrase, where alignments that took the phrase
-join in; the last event of a pair is the end of the reference.
+A match is fixed if no other match shares a word with it; every alignment takes it. The other matches make events,
+places in the reference where alignments branch. Between two events lies a stretch of fixed matches and unmatched
+words; its effect on an alignment is a constant, except for the one chunk that may end where the stretch begins.
+`native_alignment` walks from event to event. An event without a choice marks the end of a phrase, where alignments
+that took the phrase join in; the last event of a pair is the end of the reference.
 """
 
 from __future__ import annotations
@@ -25,17 +25,15 @@ _INTEGER_BITS = 62
 class Ranking:
     """METEOR's order of alignments as one integer: -matched words, then chunks, then distance."""
 
+    word_bits: int
     chunk_bits: int
     distance_bits: int
-    impossible: int
 
     @classmethod
     def for_matches(cls, matches: Matches, words: int) -> Ranking:
         """Fields wide enough for the largest sums that can occur."""
         distance = np.bincount(matches.pair, np.abs(matches.ref_start - matches.hyp_start), minlength=1)
-        distance_bits = int(distance.max()).bit_length()
-        chunk_bits = (words + 1).bit_length()
-        return cls(chunk_bits, distance_bits, 1 << ((2 * words).bit_length() + chunk_bits + distance_bits + 2))
+        return cls((2 * words).bit_length(), (words + 1).bit_length(), int(distance.max()).bit_length())
 
     def gain(self, matched_words: Indices) -> Indices:
         """The change of rank by matched words."""
@@ -49,27 +47,31 @@ class Ranking:
         """The number of chunks in a rank."""
         return (rank >> self.distance_bits) & ((1 << self.chunk_bits) - 1)
 
-    def smallest(self, rank: Indices, count: int) -> tuple[Indices, Indices]:
-        """The smallest ranks of every row, stably sorted, and their columns."""
-        bits = (rank.shape[1] - 1).bit_length()
-        if self.impossible.bit_length() + bits > _INTEGER_BITS:
-            columns = np.argsort(rank, axis=1, kind="stable")[:, :count]
-            return np.take_along_axis(rank, columns, 1), columns
-        # With the column in the low bits no two are equal, so the fastest sort is as good as a stable one.
-        packed = rank << bits | np.arange(rank.shape[1])
-        packed.sort(axis=1)
-        packed = packed[:, :count]
-        return packed >> bits, packed & ((1 << bits) - 1)
+    def order(self, pair: Indices, rank: Indices) -> Indices:
+        """The stable order by pair, then rank."""
+        rank_bits = self.word_bits + self.chunk_bits + self.distance_bits
+        place_bits = pair.size.bit_length()
+        if int(pair.max(initial=0)).bit_length() + rank_bits + 1 + place_bits > _INTEGER_BITS:
+            return np.lexsort((rank, pair))
+        # With the place in the low bits no two are equal, so the fastest sort is as good as a stable one.
+        packed = (((pair << (rank_bits + 1)) + rank + (1 << rank_bits)) << place_bits) | np.arange(pair.size)
+        packed.sort()
+        return packed & ((1 << place_bits) - 1)
+
+
+def run_lengths(values: Indices) -> tuple[Indices, Indices]:
+    """Where equal neighbours begin, and how many they are."""
+    starts = np.flatnonzero(np.append(True, values[1:] != values[:-1])[: values.size])
+    return starts, np.diff(np.append(starts, values.size))
 
 
 @dataclass(frozen=True)
 class Stretches:
-    """Events of all pairs, those with most events first, each with the stretch that leads up to it."""
+    """Events of all pairs in order, each with the stretch that leads up to it."""
 
     ranking: Ranking
-    pair_order: Indices  # the pair of every row
-    count: Indices  # events of every row
-    first_event: Indices  # of every row
+    count: Indices  # events of a pair
+    first_event: Indices  # of a pair
     position: Indices  # of an event, in the reference; the following four describe the stretch before it
     start: Indices
     changes: Flags  # there is something in it
@@ -79,7 +81,7 @@ class Stretches:
     first_match: Indices  # of an event, in `free`
     match_count: Indices
     free: Indices  # matches that are not fixed
-    fixed: Flags  # of a match, and so the following
+    fixed: Flags  # of a match; the following too, and at their end what holds for no match
     gain: Indices
     distance: Indices
     hyp_start: Indices
@@ -98,7 +100,6 @@ def plan(matches: Matches, hyp_length: Indices, ref_length: Indices) -> Stretche
     first = np.searchsorted(choice_keys, keys)
     match_count = np.searchsorted(choice_keys, keys, "right") - first
     counts = np.bincount(pair, minlength=ref_length.size)
-    order = np.argsort(-counts, kind="stable")
     gain = ranking.gain(_matched_words(matches))
     distance = np.abs(matches.ref_start - matches.hyp_start)
     begins = np.append(True, pair[1:] != pair[:-1])[: pair.size]
@@ -108,9 +109,8 @@ def plan(matches: Matches, hyp_length: Indices, ref_length: Indices) -> Stretche
     )
     return Stretches(
         ranking,
-        order,
-        counts[order],
-        (np.cumsum(counts) - counts)[order],
+        counts,
+        np.cumsum(counts) - counts,
         position,
         start,
         changes,
@@ -121,11 +121,11 @@ def plan(matches: Matches, hyp_length: Indices, ref_length: Indices) -> Stretche
         match_count,
         free,
         fixed,
-        gain,
-        distance,
-        matches.hyp_start,
-        matches.hyp_start + matches.hyp_length,
-        matches.ref_start + matches.ref_length,
+        np.append(gain, 0),
+        np.append(distance, 0),
+        np.append(matches.hyp_start, -1),
+        np.append(matches.hyp_start + matches.hyp_length, -1),
+        np.append(matches.ref_start + matches.ref_length, -1),
     )
 
 
@@ -161,7 +161,7 @@ def _events(free: Matches, ref_length: Indices, width: int) -> tuple[Indices, In
 def _between(
     fixed: Matches, worth: Indices, ranking: Ranking, spans: tuple[Indices, Indices, Indices]
 ) -> tuple[Flags, Indices, Indices, Indices]:
-    """For each span of a reference: is there anything, what continues a chunk, change of rank, end of the last chunk."""
+    """For each span of a reference: anything there, what continues a chunk, change of rank, end of the last chunk."""
     pair, start, end = spans
     width = int(end.max(initial=0)) + 1
     key = fixed.pair * width + fixed.ref_start

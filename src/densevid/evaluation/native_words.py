@@ -1,12 +1,12 @@
 """What METEOR knows about one word: function word or not, its stem, its WordNet synonym sets, and its hash.
 
-METEOR compares words and stems by Java's 32-bit string hash, so two different words may count as the same; the hash is
-kept here for that reason. The lists are read from METEOR's jar on first use.
+METEOR compares words and stems by Java's 32-bit string hash, so two different words may count as the same; the hash
+is kept here for that reason. The lists are read from METEOR's jar on first use.
 """
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 from densevid.evaluation.native_data import METEOR_JAR, jar_member
@@ -44,7 +44,7 @@ class Word(NamedTuple):
     synsets: frozenset[str]
 
 
-@cache
+@lru_cache(maxsize=1 << 20)
 def word_facts(word: str) -> Word:
     """Everything about one word, found once."""
     return Word(java_hash(word), java_hash(stem(word)), word in _function_words(), _synsets(word))
