@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from densevid.evaluation.ngrams import ORDERS, Items, Sentences
+from densevid.evaluation.ngrams import ORDERS, Items, Sentences, sorted_unique
 from densevid.evaluation.rows import Floats, Integers
 
 NAMES = tuple(f"Bleu_{order}" for order in range(1, ORDERS + 1))
@@ -45,7 +45,7 @@ def _found(sentences: Sentences, items: Items) -> Floats:
     key_M = items.item_P[pair_M] * max(sentences.grams, 1) + gram_M
     order = np.argsort(key_M, kind="stable")
     clipped = _best_by_item(np.maximum, np.minimum(offered_M, there_M)[order], key_M[order])
-    item, gram = np.divmod(np.unique(key_M), max(sentences.grams, 1))
+    item, gram = np.divmod(sorted_unique(key_M), max(sentences.grams, 1))
     cell = item * ORDERS + sentences.order_G[gram] - 1
     counts = np.bincount(cell, weights=clipped, minlength=len(items.hypothesis_I) * ORDERS)
     return counts.astype(np.float64).reshape(-1, ORDERS)

@@ -21,7 +21,7 @@ import numpy as np
 from densevid.evaluation.corpus import TEXT_METRICS, group_scores, item_scores
 from densevid.evaluation.ngrams import Items
 from densevid.evaluation.overlap import interval_iou, pairs_within_videos
-from densevid.evaluation.pool import Pool
+from densevid.evaluation.pool import CaptionPool
 from densevid.evaluation.rows import Booleans, Floats, Integers, Rows, position_in, union_of_videos
 from densevid.evaluation.video_order import official_order
 
@@ -75,7 +75,7 @@ class _Candidates:
     reference_I: Integers
     active_TI: Booleans
 
-    def as_items(self, pool: Pool) -> tuple[Integers, Items, Booleans]:
+    def as_items(self, pool: CaptionPool) -> tuple[Integers, Items, Booleans]:
         """Tokenised pairs: (video, items, tIoU x item). The evaluators tokenise all pairs of a tIoU as one file, so a
         pair whose words depend on its neighbours there becomes one item for each wording."""
         tiou_N, pair_N = np.nonzero(self.active_TI)
@@ -88,7 +88,7 @@ class _Candidates:
         return self.video_I[pair_N[first]], Items.single(left_N[first], right_N[first]), active_TI
 
 
-def score_captioning(predictions: Rows, references: Sequence[Rows], pool: Pool, protocol: str) -> Captioning:
+def score_captioning(predictions: Rows, references: Sequence[Rows], pool: CaptionPool, protocol: str) -> Captioning:
     """Score predictions in file order, at most 1,000 a video, against all reference files."""
     matches = _match(predictions, references, pool)
     garbage = int(pool.captions([garbage_sentence(protocol)])[0])
@@ -97,7 +97,7 @@ def score_captioning(predictions: Rows, references: Sequence[Rows], pool: Pool, 
     return Captioning(protocol, matches.videos, {name: values[name] for name in METRICS})
 
 
-def scored_videos(references: Sequence[Rows], pool: Pool) -> list[str]:
+def scored_videos(references: Sequence[Rows], pool: CaptionPool) -> list[str]:
     """Every video of any reference file, in the evaluators' order where that can change a word."""
     return official_order([rows.videos for rows in references]) if pool.order_matters else union_of_videos(references)
 
@@ -116,7 +116,7 @@ def with_f1(scores: dict[str, float]) -> dict[str, float]:
     return scores | {"F1": 2 * scores["Precision"] * scores["Recall"] / total if total else 0.0}
 
 
-def _match(predictions: Rows, references: Sequence[Rows], pool: Pool) -> _Matches:
+def _match(predictions: Rows, references: Sequence[Rows], pool: CaptionPool) -> _Matches:
     caption_E = pool.captions(predictions.sentences)
     caption_R = pool.captions([sentence for rows in references for sentence in rows.sentences])
     videos = scored_videos(references, pool)
@@ -149,10 +149,10 @@ def _pair_up(matches: _Matches, garbage: int, protocol: str) -> _Candidates:
     return _Candidates(video_I, caption_I, reference_I[order], active_TI[:, order])
 
 
-def _text_values(pairs: _Candidates, videos: int, pool: Pool) -> dict[str, Floats]:
+def _text_values(pairs: _Candidates, videos: int, pool: CaptionPool) -> dict[str, Floats]:
     """Each pair is scored once; a tIoU only chooses which to sum."""
     video_I, items, active_TI = pairs.as_items(pool)
-    scored = item_scores(pool.sentences, pool.texts, items, video_I, pool.meteor_statistics(items))
+    scored = item_scores(pool, items, video_I)
     per_tiou = [group_scores(scored.group_sums(videos, active_I)) for active_I in active_TI]
     return {name: np.stack([scores[name] for scores in per_tiou]) for name in TEXT_METRICS}
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from densevid.evaluation.ngrams import ORDERS, Items, Sentences, find_sorted
+from densevid.evaluation.ngrams import ORDERS, Items, Sentences, find_sorted, sorted_unique
 from densevid.evaluation.rows import Booleans, Floats, Integers
 
 SIGMA = 6.0
@@ -74,7 +74,9 @@ class Cider:
         """Which n-grams each document has, once each, and the rising list of (group, n-gram) that occur."""
         grams = max(self._sentences.grams, 1)
         row, entry = self._sentences.entries(documents.sentence_R)
-        inside = np.unique(documents.document_R[row] * grams + self._sentences.gram_K[entry])
+        inside = documents.document_R[row] * grams + self._sentences.gram_K[entry]
+        if not (np.diff(documents.document_R) > 0).all():  # some document has several sentences
+            inside = sorted_unique(inside)
         self._document_D, gram = np.divmod(inside, grams)
         self._keys, self._place_D = np.unique(documents.group_D[self._document_D] * grams + gram, return_inverse=True)
 

@@ -14,7 +14,8 @@ from densevid.evaluation import bleu
 from densevid.evaluation.cider import Cider, cider_of_items, mean_over_references
 from densevid.evaluation.java import STATISTICS
 from densevid.evaluation.meteor import corpus_scores, summable
-from densevid.evaluation.ngrams import Items, Sentences, sums_by_group
+from densevid.evaluation.ngrams import Items, sums_by_group
+from densevid.evaluation.pool import TextPool
 from densevid.evaluation.rouge import rouge_scores
 from densevid.evaluation.rows import Booleans, Floats, Integers
 
@@ -45,15 +46,15 @@ class ItemScores:
         return sums_by_group(self.item_sums(active_I), self.group_I[active_I], groups)
 
 
-def item_scores(
-    sentences: Sentences, texts: list[str], items: Items, group_I: Integers, meteor_I23: Floats
-) -> ItemScores:
+def item_scores(pool: TextPool, items: Items, group_I: Integers) -> ItemScores:
     """Score items once; CIDEr's documents are the references of the items of the same group."""
+    pool.begin_meteor(items)
     sums_IS = np.ones((len(group_I), SUMS))
-    sums_IS[:, :_BLEU] = summable(meteor_I23)
-    sums_IS[:, _BLEU:_ROUGE] = bleu.bleu_components(sentences, items)
-    sums_IS[:, _ROUGE] = rouge_scores(texts, items)
-    return ItemScores(items, group_I, sums_IS, cider_of_items(sentences, items, group_I))
+    sums_IS[:, _BLEU:_ROUGE] = bleu.bleu_components(pool.sentences, items)
+    sums_IS[:, _ROUGE] = rouge_scores(pool.texts, items)
+    cider = cider_of_items(pool.sentences, items, group_I)
+    sums_IS[:, :_BLEU] = summable(pool.meteor_statistics(items))
+    return ItemScores(items, group_I, sums_IS, cider)
 
 
 def group_scores(sums_GS: Floats) -> dict[str, Floats]:

@@ -14,7 +14,7 @@ from typing import Any
 from densevid.errors import InputError
 from densevid.evaluation import captioning, localization, meteor, paragraph, segments, soda
 from densevid.evaluation.coverage import Coverage, report_coverage
-from densevid.evaluation.pool import Pool
+from densevid.evaluation.pool import CaptionPool
 from densevid.evaluation.rows import Rows, read_predictions, read_references
 from densevid.evaluation.subsets import LengthRange, restrict
 
@@ -113,21 +113,23 @@ def parts_of(predictions: Rows, references: Sequence[Rows], settings: Settings) 
 def _run(
     parts: Sequence[str], predictions: Rows, references: Sequence[Rows], settings: Settings, engine: meteor.Meteor
 ) -> dict[str, Any]:
-    pool = Pool(engine)
+    pool = CaptionPool(engine)
     results: dict[str, Any] = {}
+    if "paragraph" in parts:  # METEOR of paragraphs takes longest, so it starts first and is collected last
+        files = [paragraph.read_paragraphs(file) for file in settings.paragraphs]
+        told = files or [paragraph.paragraphs_of(rows) for rows in references]
+        paragraphs = paragraph.begin_paragraphs(paragraph.paragraphs_of(predictions), told, engine)
     if "captioning" in parts:
         results["captioning"] = captioning.score_captioning(predictions, references, pool, settings.protocol)
     if "soda" in parts:
         results["soda"] = soda.score_soda(predictions, references, pool, settings.soda_metric)
-    if "paragraph" in parts:
-        files = [paragraph.read_paragraphs(file) for file in settings.paragraphs]
-        told = files or [paragraph.paragraphs_of(rows) for rows in references]
-        results["paragraph"] = paragraph.score_paragraphs(paragraph.paragraphs_of(predictions), told, engine)
     if "proposals" in parts:
         first, pooled = (localization.score_proposals(predictions, files) for files in (references[:1], references))
         results["proposals"] = Proposals(first, pooled)
     if "segments" in parts:
         results["segments"] = segments.score_segments(predictions, references, pool)
+    if "paragraph" in parts:
+        results["paragraph"] = paragraphs.finish()
     return results
 
 

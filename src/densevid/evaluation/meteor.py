@@ -11,75 +11,104 @@ the original jar otherwise; a cache on disk remembers its answers.
 
 from __future__ import annotations
 
+import os
+import sys
+from collections import deque
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from hashlib import sha256
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
-import densevid
 from densevid.errors import InputError
-from densevid.evaluation.java import METEOR_OPTIONS, STATISTICS, Heard, MeteorJar, Pair, meteor_jar
+from densevid.evaluation.java import METEOR_OPTIONS, STATISTICS, MeteorJar, Pair
 from densevid.evaluation.meteor_cache import StatisticsCache
-from densevid.evaluation.progress import progress
+from densevid.evaluation.meteor_worker import MeteorHere, MeteorWorker
+from densevid.evaluation.native_data import METEOR_JAR, PARAPHRASES, package_file
+from densevid.evaluation.progress import Progress
 from densevid.evaluation.rows import Floats
 
 ENGINES = ("native", "java")
+NATIVE_VERSION = 1  # raise it when native METEOR changes an answer: the cache then forgets the old ones
 MODULE_WEIGHTS = np.array([1.0, 0.6, 0.8, 0.6])
 ALPHA, BETA, GAMMA, DELTA = 0.85, 0.2, 0.6, 0.75
-BATCH = 20_000
+BATCH = {"native": 4_000, "java": 20_000}  # a second start of the jar (62 MB of paraphrases) has to pay for itself
 
 
 class Meteor:
-    """Answers pairs by one engine, remembering every answer in memory and, unless told not to, on disk."""
+    """Answers pairs by one engine, remembering every answer in memory and, unless told not to, on disk.
 
-    def __init__(self, engine: str | None = None, *, cache: bool = True) -> None:
-        self.engine = engine or default_engine()
+    Large requests are answered by several processes; `begin` starts them while the caller does something else.
+    """
+
+    def __init__(self, engine: str | None = None, *, cache: bool = True, workers: int | None = None) -> None:
+        self.engine = engine or ENGINES[0]
         if self.engine not in ENGINES:
-            raise InputError(f"--meteor must be one of {', '.join(ENGINES)}, got {self.engine}")
-        self._known: dict[Pair, Floats] = {}
-        self._cache = StatisticsCache(_identity(self.engine)) if cache else None
-        self._jar = MeteorJar() if self.engine == "java" else None
+            raise InputError(f"unknown METEOR engine {self.engine!r}; choose from {', '.join(ENGINES)}")
         self.asked = 0
+        self._known: dict[Pair, Floats] = {}
+        self._begun: deque[tuple[list[Pair], Future[Floats]]] = deque()
+        self._cache = StatisticsCache(_identity(self.engine)) if cache else None
+        self._threads = ThreadPoolExecutor(workers or os.cpu_count() or 1)
+        self._started: list[MeteorJar | MeteorWorker | MeteorHere] = []
+        self._idle: list[MeteorJar | MeteorWorker | MeteorHere] = []
+        self._progress = Progress("METEOR")
 
-    def statistics(self, pairs: Sequence[Pair]) -> Floats:
-        """N x 23 statistics of (hypothesis, references) pairs of tokenised sentences, in order."""
-        wanted = [_as_the_wrapper_sends(pair) for pair in pairs]
-        new = [pair for pair in dict.fromkeys(wanted) if pair not in self._known]
+    def begin(self, pairs: Sequence[Pair]) -> None:
+        """Start to answer these pairs, so that `statistics` finds them done."""
+        begun = {pair for batch, _ in self._begun for pair in batch}
+        new = [pair for pair in dict.fromkeys(map(_as_sent, pairs)) if pair not in self._known and pair not in begun]
         if self._cache and new:
             self._known.update(self._cache.read(new))
             new = [pair for pair in new if pair not in self._known]
-        if new:
-            self._ask(new)
-        if not wanted:
-            return np.zeros((0, STATISTICS))
-        return np.stack([self._known[pair] for pair in wanted])
+        self.asked += len(new)
+        self._progress.expect(len(new))
+        size = BATCH[self.engine]
+        for batch in (new[first : first + size] for first in range(0, len(new), size)):
+            self._begun.append((batch, self._threads.submit(self._answer, batch, len(new) > size)))
+
+    def statistics(self, pairs: Sequence[Pair]) -> Floats:
+        """N x 23 statistics of (hypothesis, references) pairs of tokenised sentences, in order."""
+        self.begin(pairs)
+        wanted = [_as_sent(pair) for pair in pairs]
+        missing = {pair for pair in wanted if pair not in self._known}
+        while missing:
+            batch, answer = self._begun.popleft()
+            rows = answer.result()
+            self._known.update(zip(batch, rows, strict=True))
+            missing.difference_update(batch)
+            if self._cache:
+                self._cache.write(batch, rows)
+        return np.stack([self._known[pair] for pair in wanted]) if wanted else np.zeros((0, STATISTICS))
 
     def close(self) -> None:
-        """End what the engine started."""
-        if self._jar:
-            self._jar.close()
+        """End what was started, finished or not."""
+        for _, answer in self._begun:
+            answer.cancel()
+        for process in self._started:
+            process.close()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._progress.close()
 
-    def _ask(self, pairs: list[Pair]) -> None:
-        self.asked += len(pairs)
-        with progress("METEOR", len(pairs)) as advance:
-            for first in range(0, len(pairs), BATCH):
-                batch = pairs[first : first + BATCH]
-                rows = self._engine_statistics(batch, advance)
-                self._known.update(zip(batch, rows, strict=True))
-                if self._cache:
-                    self._cache.write(batch, rows)
-
-    def _engine_statistics(self, pairs: list[Pair], advance: Heard) -> Floats:
-        if self._jar:
-            return self._jar.statistics(pairs, advance)
-        from densevid.evaluation import native_meteor
-
-        rows = np.asarray(native_meteor.statistics(pairs), dtype=np.float64)
-        advance(len(pairs))
+    def _answer(self, batch: list[Pair], large: bool) -> Floats:
+        """Runs in a thread: take an idle process, or start one."""
+        try:
+            process = self._idle.pop()
+        except IndexError:
+            process = self._start(large)
+        rows = process.statistics(batch, self._progress.advance)
+        self._idle.append(process)
         return rows
+
+    def _start(self, large: bool) -> MeteorJar | MeteorWorker | MeteorHere:
+        if self.engine == "java":
+            process: MeteorJar | MeteorWorker | MeteorHere = MeteorJar()
+        else:
+            process = MeteorWorker() if large and sys.executable else MeteorHere()
+        self._started.append(process)
+        return process
 
 
 @contextmanager
@@ -96,11 +125,6 @@ def statistics(pairs: Sequence[Pair], *, engine: str | None = None, cache: bool 
     """N x 23 statistics of (hypothesis, references) pairs of tokenised sentences."""
     with opened(engine, cache=cache) as meteor:
         return meteor.statistics(pairs)
-
-
-def default_engine() -> str:
-    """`native` where this installation has METEOR without Java."""
-    return "native" if find_spec("densevid.evaluation.native_meteor") else "java"
 
 
 def segment_scores(stats_N23: Floats) -> Floats:
@@ -145,18 +169,18 @@ def _score(stats: Floats, chunks: Floats) -> Floats:
     return np.asarray(harmonic * (1 - GAMMA * fragmentation**BETA))
 
 
-def _as_the_wrapper_sends(pair: Pair) -> Pair:
+def _as_sent(pair: Pair) -> Pair:
     """The official wrapper drops `|||` from the hypothesis; in a reference the jar reads it as another reference."""
     hypothesis, references = pair
-    if any("|||" in reference for reference in references):
-        references = tuple(part.strip() for part in " ||| ".join(references).split("|||"))
+    if "|||" not in hypothesis and "  " not in hypothesis and not any("|||" in reference for reference in references):
+        return pair
+    references = tuple(part.strip() for part in " ||| ".join(references).split("|||"))
     return hypothesis.replace("|||", "").replace("  ", " "), references
 
 
 def _identity(engine: str) -> str:
-    """What a cached answer depends on besides its pair."""
-    if engine == "java":
-        return f"{sha256(meteor_jar().read_bytes()).hexdigest()} {' '.join(METEOR_OPTIONS)}"
-    from densevid.evaluation import native_meteor
-
-    return f"native {getattr(native_meteor, 'VERSION', densevid.__version__)}"
+    """What a cached answer depends on besides its pair: the jar, its paraphrases, its options, and our own version."""
+    jar = sha256(package_file(METEOR_JAR).read_bytes()).hexdigest()
+    paraphrases = package_file(PARAPHRASES).stat().st_size
+    own = "" if engine == "java" else f" native {NATIVE_VERSION}"
+    return f"{jar} {paraphrases} {' '.join(METEOR_OPTIONS)}{own}"

@@ -6,9 +6,7 @@ and the time to ask again, never a wrong number. Each row carries a checksum of 
 
 from __future__ import annotations
 
-import os
 import sqlite3
-import sys
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -20,22 +18,12 @@ from zlib import crc32
 import numpy as np
 
 from densevid.evaluation.java import STATISTICS, Pair
+from densevid.evaluation.native_data import cache_folder
 from densevid.evaluation.rows import Floats
 
 KEYS_A_QUERY = 500
 ROW_BYTES = 4 * STATISTICS
 Result = TypeVar("Result")
-
-
-def cache_folder() -> Path:
-    """$DENSEVID_CACHE, or where this platform keeps caches."""
-    if chosen := os.environ.get("DENSEVID_CACHE"):
-        return Path(chosen)
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "densevid"
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA", Path.home())) / "densevid" / "cache"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "densevid"
 
 
 class StatisticsCache:

@@ -87,7 +87,7 @@ class Sentences:
 
 def index_sentences(texts: Sequence[str]) -> Sentences:
     """Count the n-grams of order 1 to 4 of each text."""
-    word_W, length_S = word_numbers([text.split() for text in texts])
+    word_W, length_S = word_numbers(texts)
     sentence_W, rank_W = ragged_ranges(np.zeros_like(length_S), length_S)
     vocabulary = int(word_W.max(initial=0)) + 1
     gram_W, total = word_W.copy(), 0
@@ -105,11 +105,12 @@ def index_sentences(texts: Sequence[str]) -> Sentences:
     return _counted(length_S, np.concatenate(sentence_parts), np.concatenate(gram_parts), np.concatenate(order_parts))
 
 
-def word_numbers(lines: Sequence[Sequence[str]]) -> tuple[Integers, Integers]:
-    """All words of all lines as numbers, one line after the other, and the length of each line."""
-    number: dict[str, int] = {}
-    words = [number.setdefault(word, len(number)) for line in lines for word in line]
-    return np.array(words, dtype=np.int64), np.array([len(line) for line in lines], dtype=np.int64)
+def word_numbers(texts: Sequence[str], separator: str | None = None) -> tuple[Integers, Integers]:
+    """All words of all texts as numbers, one text after the other, and the length of each text."""
+    words = " ".join(texts).split(separator) if texts else []
+    number = {word: place for place, word in enumerate(dict.fromkeys(words))}
+    word_W = np.fromiter(map(number.__getitem__, words), dtype=np.int64, count=len(words))
+    return word_W, np.array([len(text.split(separator)) for text in texts], dtype=np.int64)
 
 
 def ragged_ranges(first_N: Integers, number_N: Integers) -> tuple[Integers, Integers]:
@@ -124,6 +125,12 @@ def find_sorted(keys_K: Integers, wanted_N: Integers) -> tuple[Integers, Boolean
     place_N = np.searchsorted(keys_K, wanted_N)
     found_N = np.append(keys_K, -1)[place_N] == wanted_N
     return place_N, found_N
+
+
+def sorted_unique(keys_N: Integers) -> Integers:
+    """The different keys in rising order (by sorting: faster than numpy's hashing where most differ)."""
+    keys_N = np.sort(keys_N)
+    return keys_N[np.diff(keys_N, prepend=-1) > 0]
 
 
 def blocks(size_N: Integers, limit: int = ENTRIES_AT_ONCE) -> list[slice]:

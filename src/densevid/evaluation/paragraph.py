@@ -18,7 +18,8 @@ from densevid.artifacts import read_json
 from densevid.errors import InputError
 from densevid.evaluation.corpus import group_scores, item_scores
 from densevid.evaluation.meteor import Meteor
-from densevid.evaluation.ngrams import Items, index_sentences
+from densevid.evaluation.ngrams import Items
+from densevid.evaluation.pool import TextPool
 from densevid.evaluation.rows import Floats, Rows
 
 _NOT_LETTERS = re.compile("[^a-zA-Z]+")
@@ -41,22 +42,32 @@ class Paragraphs:
         return group_scores(self.sums_VS)
 
 
-def score_paragraphs(
+@dataclass(frozen=True)
+class ParagraphTask:
+    """Paragraphs that METEOR is at work on."""
+
+    videos: list[str]
+    items: Items
+    pool: TextPool
+
+    def finish(self) -> Paragraphs:
+        """Score them."""
+        one_corpus = np.zeros(len(self.videos), dtype=np.int64)
+        return Paragraphs(self.videos, item_scores(self.pool, self.items, one_corpus).item_sums())
+
+
+def begin_paragraphs(
     predictions: Mapping[str, str], references: Sequence[Mapping[str, str]], meteor: Meteor
-) -> Paragraphs:
-    """Score one paragraph a video against the paragraphs of every reference file that has the video."""
+) -> ParagraphTask:
+    """Start to score one paragraph a video against the paragraphs of every reference file that has the video."""
+    pool = TextPool(meteor)
     videos = list(dict.fromkeys(video for file in references for video in file))
-    hypotheses = [paragraph_words(predictions.get(video, "")) for video in videos]
-    groups = [tuple(paragraph_words(file[video]) for file in references if video in file) for video in videos]
-    number: dict[str, int] = {}
-    hypothesis_V = np.array([number.setdefault(text, len(number)) for text in hypotheses], dtype=np.int64)
-    reference_P = np.array([number.setdefault(text, len(number)) for group in groups for text in group], dtype=np.int64)
-    video_P = np.repeat(np.arange(len(videos)), [len(group) for group in groups])
-    items, texts = Items(hypothesis_V, video_P, reference_P), list(number)
-    statistics = meteor.statistics(list(zip(hypotheses, groups, strict=True)))
-    one_corpus = np.zeros(len(videos), dtype=np.int64)
-    scored = item_scores(index_sentences(texts), texts, items, one_corpus, statistics)
-    return Paragraphs(videos, scored.item_sums())
+    told = [(place, file[video]) for place, video in enumerate(videos) for file in references if video in file]
+    hypothesis_V = pool.numbers([paragraph_words(predictions.get(video, "")) for video in videos])
+    reference_P = pool.numbers([paragraph_words(text) for _, text in told])
+    items = Items(hypothesis_V, np.array([place for place, _ in told], dtype=np.int64), reference_P)
+    pool.begin_meteor(items)
+    return ParagraphTask(videos, items, pool)
 
 
 def paragraphs_of(rows: Rows) -> dict[str, str]:

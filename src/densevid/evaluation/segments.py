@@ -15,7 +15,7 @@ import numpy as np
 
 from densevid.evaluation.corpus import TEXT_METRICS, group_scores, item_scores
 from densevid.evaluation.ngrams import Items, sums_by_group
-from densevid.evaluation.pool import Pool
+from densevid.evaluation.pool import CaptionPool
 from densevid.evaluation.rows import Floats, Integers, Rows, position_in, union_of_videos
 
 MILLISECONDS = 1000
@@ -42,7 +42,7 @@ class Segments:
         return _first(means) if self.segments else _undefined()
 
 
-def score_segments(predictions: Rows, references: Sequence[Rows], pool: Pool) -> Segments:
+def score_segments(predictions: Rows, references: Sequence[Rows], pool: CaptionPool) -> Segments:
     """Score the first prediction of each reference segment against all its references."""
     kept = [rows.without_empty_videos() for rows in references]
     videos = union_of_videos(kept)
@@ -53,10 +53,9 @@ def score_segments(predictions: Rows, references: Sequence[Rows], pool: Pool) ->
     event_I = _first_predictions(predictions, videos, segment_key)
     items = _items(predictions, kept, segment_R, event_I, pool)
     video_I = segment_key[:, 0].astype(np.int64)
-    statistics = pool.meteor_statistics(items)
 
     def sums(group_I: Integers) -> Floats:
-        scored = item_scores(pool.sentences, pool.texts, items, group_I, statistics)
+        scored = item_scores(pool, items, group_I)
         return sums_by_group(scored.item_sums(), video_I, len(videos))
 
     used = int((event_I >= 0).sum())
@@ -87,7 +86,9 @@ def _first_predictions(predictions: Rows, videos: Sequence[str], segment_key: Fl
     return np.array([first.get(tuple(key), -1) for key in segment_key.tolist()], dtype=np.int64)
 
 
-def _items(predictions: Rows, references: Sequence[Rows], segment_R: Integers, event_I: Integers, pool: Pool) -> Items:
+def _items(
+    predictions: Rows, references: Sequence[Rows], segment_R: Integers, event_I: Integers, pool: CaptionPool
+) -> Items:
     raw = [predictions.sentences[event] if event >= 0 else "" for event in event_I.tolist()]
     hypothesis_I = _texts(raw, pool)
     text_R = _texts([sentence for rows in references for sentence in rows.sentences], pool)
@@ -95,7 +96,7 @@ def _items(predictions: Rows, references: Sequence[Rows], segment_R: Integers, e
     return Items(hypothesis_I, segment_R[order], text_R[order])
 
 
-def _texts(raw: Sequence[str], pool: Pool) -> Integers:
+def _texts(raw: Sequence[str], pool: CaptionPool) -> Integers:
     captions = pool.captions(raw)
     return pool.in_files(captions, np.zeros_like(captions))
 

@@ -24,7 +24,7 @@ from densevid.evaluation.cider import Cider, Documents
 from densevid.evaluation.meteor import segment_scores
 from densevid.evaluation.ngrams import Items
 from densevid.evaluation.overlap import interval_iou, pairs_within_videos
-from densevid.evaluation.pool import Pool
+from densevid.evaluation.pool import CaptionPool
 from densevid.evaluation.rows import Booleans, Floats, Integers, Rows, position_in, union_of_videos
 from densevid.evaluation.video_order import official_order
 
@@ -79,7 +79,7 @@ class _Pairs:
     prediction_N: Integers
     iou_N: Floats
 
-    def text(self, wanted_N: Booleans, metric: str, pool: Pool) -> Floats:
+    def text(self, wanted_N: Booleans, metric: str, pool: CaptionPool) -> Floats:
         """METEOR or CIDEr of the gold sentence against the predicted one as reference, 0 where not wanted."""
         gold, prediction = self.gold_N[wanted_N], self.prediction_N[wanted_N]
         texts = self.golds.text_N[gold], self.predicted.text_N[prediction]
@@ -95,7 +95,11 @@ class _Pairs:
 
 
 def score_soda(
-    predictions: Rows, references: Sequence[Rows], pool: Pool, metric: str = "METEOR", types: Sequence[str] = TYPES
+    predictions: Rows,
+    references: Sequence[Rows],
+    pool: CaptionPool,
+    metric: str = "METEOR",
+    types: Sequence[str] = TYPES,
 ) -> Soda:
     """Score the videos that both sides have; a video with an empty list of predictions scores 0."""
     videos = _shared_videos(predictions, references, pool)
@@ -108,7 +112,7 @@ def score_soda(
     return Soda(metric, videos, scores)
 
 
-def _shared_videos(predictions: Rows, references: Sequence[Rows], pool: Pool) -> list[str]:
+def _shared_videos(predictions: Rows, references: Sequence[Rows], pool: CaptionPool) -> list[str]:
     """Videos of both sides, in the evaluator's order where that can change a word."""
     pool.captions([sentence for rows in (predictions, *references) for sentence in rows.sentences])
     if pool.order_matters:
@@ -117,7 +121,7 @@ def _shared_videos(predictions: Rows, references: Sequence[Rows], pool: Pool) ->
     return [video for video in union_of_videos(references) if video in known]
 
 
-def _timeline(videos: Sequence[str], files: Sequence[Rows], pool: Pool, *, by_time: bool = True) -> _Timeline:
+def _timeline(videos: Sequence[str], files: Sequence[Rows], pool: CaptionPool, *, by_time: bool = True) -> _Timeline:
     """Events video after video, by start (equal starts in file order) or as the file has them."""
     video_E = np.concatenate([position_in(videos, rows) for rows in files])
     interval_E2 = np.concatenate([rows.intervals_E2 for rows in files])
@@ -127,7 +131,7 @@ def _timeline(videos: Sequence[str], files: Sequence[Rows], pool: Pool, *, by_ti
     return _Timeline(video_E[order], interval_E2[order], pool.in_files(caption_E[order], np.zeros_like(order)))
 
 
-def _gold_lists(videos: Sequence[str], references: Sequence[Rows], pool: Pool) -> _Timeline:
+def _gold_lists(videos: Sequence[str], references: Sequence[Rows], pool: CaptionPool) -> _Timeline:
     """(1 + 2 F) x V lists: all files pooled; each file alone, for `per_reference`; each file as it is, for `multi`.
 
     The evaluator does not sort when it is given several references, so `multi` matches events in file order.
@@ -156,7 +160,9 @@ def _problems(pairs: _Pairs, lists: int, videos: int) -> Problems:
     return Problems(first_K, golds_K, predictions_K, np.searchsorted(pairs.gold_N, gold))
 
 
-def _totals(problems: Problems, pairs: _Pairs, types: Sequence[str], metric: str, pool: Pool) -> dict[str, Floats]:
+def _totals(
+    problems: Problems, pairs: _Pairs, types: Sequence[str], metric: str, pool: CaptionPool
+) -> dict[str, Floats]:
     """T x K totals of each type. The text is asked only where it can matter: overlapping pairs (c), matched (a, b)."""
     iou_N = pairs.iou_N
     on_iou = problems.solve(iou_N)

@@ -23,9 +23,7 @@ from densevid.evaluation.native_tokens import PUNCTUATION
 ENGINES = ("native", "java")
 LINES_SEEN_AHEAD = 3
 _SPACE = re.compile(r"[^\x00-\x7f]|[\n\r\x0b\x0c]")
-_PLAIN_END = re.compile(r"[A-Za-z]+\s*$")
-_LAST_WORD = re.compile(r"[A-Za-z]+[.?!]\s*$")
-_LAST_WORDS = re.compile(r"(\S+\s+){0,2}\S*\s*$")
+_WORD_AND_MARK = re.compile("[A-Za-z]+[.?!]?")
 
 
 def tokenise(sentences: Sequence[str], engine: str = "native") -> list[str]:
@@ -45,11 +43,8 @@ def one_ascii_line(sentence: str) -> str:
 
 def minds_what_follows(sentence: str) -> bool:
     """Whether the words may depend on the next caption, or on there being none."""
-    line = one_ascii_line(sentence)
-    if _PLAIN_END.search(line):
-        return False
-    tail = (_LAST_WORD if _LAST_WORD.search(line) else _LAST_WORDS).search(line)
-    return tail is not None and _tail_minds(tail.group())
+    last_word = sentence[sentence.rfind(" ") + 1 :]
+    return not _settled(last_word) and _minds(" ".join(one_ascii_line(sentence).rsplit(" ", 4)[-4:]))
 
 
 @lru_cache(maxsize=100_000)
@@ -60,7 +55,12 @@ def words_before(sentence: str, following: tuple[str, ...], more: bool) -> str:
 
 
 @lru_cache(maxsize=100_000)
-def _tail_minds(tail: str) -> bool:
+def _settled(last_word: str) -> bool:
+    """Whether a caption that ends in this word is done with it, whatever stands before and after: most are."""
+    return _WORD_AND_MARK.fullmatch(last_word) is not None and not _minds(last_word)
+
+
+def _minds(tail: str) -> bool:
     before_a_line, before_the_end = automaton().scan(tail + NEWLINE), automaton().scan(tail)
     return before_a_line.open_ended or _words(before_a_line.tokens) != _words(before_the_end.tokens)
 
