@@ -23,10 +23,12 @@ from typing import Any
 import numpy as np
 
 from densevid.errors import InputError
+from densevid.evaluation import native_meteor
 from densevid.evaluation.java import METEOR_OPTIONS, STATISTICS, MeteorJar, Pair
 from densevid.evaluation.meteor_cache import StatisticsCache
-from densevid.evaluation.meteor_worker import MeteorHere, MeteorWorker
+from densevid.evaluation.meteor_worker import MeteorWorker
 from densevid.evaluation.native_data import METEOR_JAR, PARAPHRASES, package_file
+from densevid.evaluation.native_paraphrases import paraphrase_table
 from densevid.evaluation.progress import Progress
 from densevid.evaluation.rows import Floats
 
@@ -52,8 +54,8 @@ class Meteor:
         self._begun: deque[tuple[list[Pair], Future[Floats]]] = deque()
         self._cache = StatisticsCache(_identity(self.engine)) if cache else None
         self._threads = ThreadPoolExecutor(workers or os.cpu_count() or 1)
-        self._started: list[MeteorJar | MeteorWorker | MeteorHere] = []
-        self._idle: list[MeteorJar | MeteorWorker | MeteorHere] = []
+        self._started: list[MeteorJar | MeteorWorker] = []
+        self._idle: list[MeteorJar | MeteorWorker] = []
         self._progress = Progress("METEOR")
 
     def begin(self, pairs: Sequence[Pair]) -> None:
@@ -66,6 +68,8 @@ class Meteor:
         self.asked += len(new)
         self._progress.expect(len(new))
         size = BATCH[self.engine]
+        if self.engine == "native" and len(new) > size:
+            paraphrase_table()  # made on first use; better once here than by every worker
         for batch in (new[first : first + size] for first in range(0, len(new), size)):
             self._begun.append((batch, self._threads.submit(self._answer, batch, len(new) > size)))
 
@@ -93,22 +97,19 @@ class Meteor:
         self._progress.close()
 
     def _answer(self, batch: list[Pair], large: bool) -> Floats:
-        """Runs in a thread: take an idle process, or start one."""
+        """Runs in a thread: here if there is little to do, else by an idle process, or a new one."""
+        if self.engine == "native" and not (large and sys.executable):
+            rows = native_meteor.statistics(batch)
+            self._progress.advance(len(batch))
+            return rows
         try:
             process = self._idle.pop()
         except IndexError:
-            process = self._start(large)
+            process = MeteorJar() if self.engine == "java" else MeteorWorker()
+            self._started.append(process)
         rows = process.statistics(batch, self._progress.advance)
         self._idle.append(process)
         return rows
-
-    def _start(self, large: bool) -> MeteorJar | MeteorWorker | MeteorHere:
-        if self.engine == "java":
-            process: MeteorJar | MeteorWorker | MeteorHere = MeteorJar()
-        else:
-            process = MeteorWorker() if large and sys.executable else MeteorHere()
-        self._started.append(process)
-        return process
 
 
 @contextmanager

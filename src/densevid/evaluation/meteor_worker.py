@@ -38,21 +38,6 @@ class MeteorWorker(ChildProcess):
         return np.frombuffer(content, dtype=NUMBER).astype(np.float64).reshape(-1, STATISTICS)
 
 
-class MeteorHere:
-    """The same in this process, for few pairs."""
-
-    def statistics(self, pairs: Sequence[Pair], heard: Heard = ignore) -> Floats:
-        """One row of 23 numbers a pair, in order."""
-        from densevid.evaluation import native_meteor
-
-        rows = native_meteor.statistics(pairs)
-        heard(len(pairs))
-        return rows
-
-    def close(self) -> None:
-        """Nothing to end."""
-
-
 def main() -> None:
     """The child's side: answer batches until the parent closes the line."""
     from densevid.evaluation import native_meteor

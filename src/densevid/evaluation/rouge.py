@@ -65,4 +65,4 @@ def _longest_common(left_LN: NDArray[np.int32], right_RN: NDArray[np.int32]) -> 
     for word_N in left_LN:
         matched_RN = row_RN[:-1] + (right_RN == word_N)
         np.maximum.accumulate(np.maximum(row_RN[1:], matched_RN, out=matched_RN), axis=0, out=row_RN[1:])
-    return row_RN[-1].astype(np.int64)
+    return np.asarray(row_RN[-1], dtype=np.int64)
