@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 PUNCTUATION = ["''", "'", "``", "`", "-LRB-", "-RRB-", "-LCB-", "-RCB-", ".", "?", "!", ",", ":", "-", "--", "...", ";"]
@@ -39,3 +40,22 @@ def jar_tokens(sentences: Sequence[str]) -> list[str]:
     lines = output.split("\n")[: len(sentences)]
     lines += [""] * (len(sentences) - len(lines))
     return [" ".join(w for w in line.rstrip().split(" ") if w not in PUNCTUATION) for line in lines]
+
+
+def run_meteor(arguments: Sequence[str], lines: Sequence[str]) -> list[str]:
+    """One run of METEOR's jar over lines of input; its table is read by the option -stdio alone."""
+    assert METRICS
+    command = [java(), "-Xmx2G", "-cp", "meteor-1.5.jar", *arguments]
+    text = "".join(f"{line}\n" for line in lines).encode()
+    ended = subprocess.run(command, input=text, capture_output=True, check=True, cwd=METRICS / "meteor")
+    return ended.stdout.decode().split("\n")[: len(lines)]
+
+
+def jar_statistics(pairs: Sequence[tuple[str, tuple[str, ...]]]) -> np.ndarray:
+    """The 23 statistics of every pair, asked as the metric's wrapper asks."""
+    lines = []
+    for hypothesis, references in pairs:
+        hypothesis = hypothesis.replace("|||", "").replace("  ", " ")
+        lines.append(" ||| ".join(("SCORE", " ||| ".join(references), hypothesis)))
+    printed = run_meteor(["Meteor", "-", "-", "-stdio", "-l", "en", "-norm"], lines)
+    return np.array([[float(number) for number in line.split()] for line in printed])

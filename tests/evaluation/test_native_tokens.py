@@ -7,7 +7,6 @@ import json
 import random
 import string
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -16,10 +15,9 @@ from hypothesis import strategies as st
 from densevid.evaluation.native_lexer import automaton
 from densevid.evaluation.native_tokens import confident, tokenise
 from official_jars import PUNCTUATION, jar_tokens, needs_jars
+from shared_captions import SHARED, all_sentences
 
-SHARED = Path(__file__).parents[2] / ".." / "shared"
 GOLDEN = SHARED / "golden" / "evaluation" / "golden" / "tokenised.jsonl.gz"
-DATA = SHARED / "data"
 
 # What captions, and things that look like captions, may contain; each stands for a pattern of the tokenizer.
 ODD_TEXT = (
@@ -69,7 +67,7 @@ def test_unicode_and_line_breaks_count_as_spaces() -> None:
 @pytest.mark.slow
 @needs_jars
 def test_every_sentence_of_the_data_equals_the_jar() -> None:
-    sentences = sorted(data_sentences())
+    sentences = sorted(all_sentences())
     assert len(sentences) > 150_000
     plain = ["".join(c if c < "\x80" else " " for c in sentence.replace("\n", " ")) for sentence in sentences]
     assert not any(set(sentence) & set("\r\v\f") for sentence in plain)
@@ -98,19 +96,3 @@ def test_the_next_caption_may_decide_a_period() -> None:
     sentences = ["He takes vitamin A.", "The end.", "He takes vitamin A.", "", "zebras run", "etc.", "It ends with T."]
     assert tokenise(sentences) == jar_tokens(sentences)
     assert tokenise(sentences)[0] != tokenise(sentences)[2]
-
-
-def data_sentences() -> set[str]:
-    if not DATA.exists():
-        pytest.skip("the data is not beside this checkout")
-    found: set[str] = set()
-    for path in sorted((DATA / "activitynet").glob("*.json")):
-        found.update(s for video in json.loads(path.read_text()).values() for s in video["sentences"])
-    for path in sorted((DATA / "predictions").glob("*.json")):
-        found.update(e["sentence"] for events in json.loads(path.read_text())["results"].values() for e in events)
-    for name in ("msvd", "msrvtt"):
-        clips = json.loads((DATA / name / "clips.json").read_text())
-        found.update(s for clip in clips.values() for s in clip["captions"])
-    recipes = json.loads((DATA / "youcook2" / "youcookii_annotations_trainval.json").read_text())["database"]
-    found.update(a["sentence"] for recipe in recipes.values() for a in recipe["annotations"])
-    return found

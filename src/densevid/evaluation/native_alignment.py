@@ -127,25 +127,34 @@ def _branch(beam: Beam, stretches: Stretches, number: int, words: HypothesisWord
     event = stretches.first_event[beam.pair] + number
     place = stretches.position[event]
     open_here = (stretches.match_count[event] > 0) & (beam.resume <= place)
-    options = np.where(open_here, stretches.match_count[event], 0)
-    parent = np.repeat(np.arange(event.size), options + 1)
-    first = np.cumsum(options + 1) - options - 1
-    option = np.arange(parent.size) - first[parent]
-    extends = option < options[parent]
-    match = np.where(extends, np.append(stretches.free, -1)[stretches.first_match[event][parent] + option], -1)
+    parent, match = _candidates(stretches, event, open_here)
     possible = ~words.in_use(beam.used, parent, match)
     rank = _ranks(beam, stretches, (parent, match, possible), open_here)
-
     kept = np.flatnonzero(possible)
-    kept = kept[stretches.ranking.order(beam.pair[parent[kept]], rank[kept])]
-    starts, lengths = run_lengths(beam.pair[parent[kept]])
-    kept = kept[np.arange(kept.size) - np.repeat(starts, lengths) < BEAM]
-    parent, match, extends, rank = parent[kept], match[kept], extends[kept], rank[kept]
-    stays = open_here[parent]
-    last = np.where(extends, stretches.hyp_end[match], np.where(stays, -1, beam.last[parent]))
-    resume = np.where(extends, stretches.ref_end[match], np.where(stays, place[parent] + 1, beam.resume[parent]))
+    kept = kept[_best_of_each_pair(stretches, beam.pair[parent[kept]], rank[kept])]
+
+    parent, match, rank = parent[kept], match[kept], rank[kept]
+    extended, passed = match >= 0, open_here[parent]
+    last = np.where(extended, stretches.hyp_end[match], np.where(passed, -1, beam.last[parent]))
+    resume = np.where(extended, stretches.ref_end[match], np.where(passed, place[parent] + 1, beam.resume[parent]))
     used = words.use(beam.used[:, parent], match)
     return Beam(beam.pair[parent], rank, last, resume, used), Step(parent, match)
+
+
+def _candidates(stretches: Stretches, event: Indices, open_here: Flags) -> tuple[Indices, Indices]:
+    """(alignment, match) in METEOR's order: the matches at the word in turn, then -1 for leaving it unmatched."""
+    options = np.where(open_here, stretches.match_count[event], 0)
+    alignment = np.repeat(np.arange(event.size), options + 1)
+    first = np.cumsum(options + 1) - options - 1
+    option = np.arange(alignment.size) - first[alignment]
+    match = np.append(stretches.free, -1)[stretches.first_match[event][alignment] + option]
+    return alignment, np.where(option < options[alignment], match, -1)
+
+
+def _best_of_each_pair(stretches: Stretches, pair: Indices, rank: Indices) -> Indices:
+    order = stretches.ranking.order(pair, rank)
+    starts, lengths = run_lengths(pair)
+    return order[np.arange(order.size) - np.repeat(starts, lengths) < BEAM]
 
 
 def _ranks(beam: Beam, stretches: Stretches, candidates: tuple[Indices, Indices, Flags], open_here: Flags) -> Indices:
@@ -166,10 +175,10 @@ def _trace(steps: list[Step], best: list[Indices], fixed: Flags) -> Flags:
     """Walk back from the best alignments, those of pairs that ended earlier joining on the way; collect matches."""
     chosen = fixed.copy()
     alignments = np.zeros(0, np.int64)
-    for step, joining in zip(reversed([Step(*[np.zeros(0, np.int64)] * 2), *steps[:-1]]), reversed(best), strict=True):
-        alignments = np.append(alignments, joining)
-        if step.match.size:
-            match = step.match[alignments]
-            chosen[match[match >= 0]] = True
-            alignments = step.parent[alignments]
+    for number in range(len(steps) - 1, 0, -1):
+        alignments = np.append(alignments, best[number])
+        step = steps[number - 1]
+        match = step.match[alignments]
+        chosen[match[match >= 0]] = True
+        alignments = step.parent[alignments]
     return chosen

@@ -91,7 +91,7 @@ def paraphrase_table() -> ParaphraseTable:
     """The one table of this process: from the cache folder, else read, and kept there if the folder can be written."""
     installed = package_file(PARAPHRASES)
     path = cache_folder() / f"paraphrases-{_checksum(installed):08x}-v{_FORMAT}.npy"
-    with suppress(OSError, ValueError):
+    with suppress(OSError, ValueError, EOFError):  # absent, or damaged: then it is made again
         return _unpack(np.asarray(np.load(path, mmap_mode="r", allow_pickle=False)))
     packed = _pack(_read(installed))
     with suppress(InputError, OSError), atomic_path(path) as temporary, temporary.open("wb") as file:
@@ -153,6 +153,8 @@ def _pack(rows: tuple[Hashes, Hashes]) -> Hashes:
 
 
 def _unpack(packed: Hashes) -> ParaphraseTable:
+    if packed.dtype != np.uint64 or packed.ndim != 1 or packed.size < 3:
+        raise ValueError("not a table of this format")
     sources, rows, words = map(int, packed[:3])
     ends = np.cumsum([3, sources, sources, sources, rows, words])
     if packed.size != ends[-1]:
