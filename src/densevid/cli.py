@@ -11,7 +11,9 @@ from importlib import import_module
 import densevid
 from densevid.errors import InputError, one_line
 
-VERBS: dict[str, str] = {}
+VERBS: dict[str, str] = {
+    "evaluate": "score an event file by every official protocol",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

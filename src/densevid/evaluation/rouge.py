@@ -28,7 +28,8 @@ def rouge_scores(texts: Sequence[str], items: Items) -> Floats:
     np.maximum.at(recall, items.item_P, common_P / length_S[items.reference_P])
     weighted = recall + BETA_SQUARED * precision
     harmonic = (1 + BETA_SQUARED) * precision * recall
-    return np.divide(harmonic, weighted, out=np.zeros_like(weighted), where=(precision > 0) & (recall > 0))
+    scores = np.divide(harmonic, weighted, out=np.zeros_like(weighted), where=(precision > 0) & (recall > 0))
+    return np.asarray(scores)
 
 
 @dataclass(frozen=True)
