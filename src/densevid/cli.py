@@ -12,6 +12,7 @@ import densevid
 from densevid.errors import InputError, one_line
 
 VERBS: dict[str, str] = {
+    "bench": "time ours against the plain way, in one run",
     "evaluate": "score an event file by every official protocol",
 }
 

@@ -70,7 +70,7 @@ def _evaluate_and_write(args: argparse.Namespace) -> None:
     settings = _settings(args)
     evaluation = evaluate(args.predictions, args.references, **settings)
     content = as_json(evaluation)
-    tables = [*score_tables(content), coverage_table(evaluation.coverage)]
+    tables = list(score_tables(content))
     if args.compare:
         comparisons = compare(evaluation, evaluate(args.compare, args.references, **settings))
         content["comparison"] = {c.name: asdict(c) for c in comparisons}
@@ -79,6 +79,7 @@ def _evaluate_and_write(args: argparse.Namespace) -> None:
     content["provenance"] = provenance(inputs=inputs, settings={**settings, "paragraphs": list(args.paragraphs)})
     _write(args, evaluation, content)
     show(tables, args.format)
+    show([coverage_table(evaluation.coverage)], "table", aside=args.format != "table")
 
 
 def _settings(args: argparse.Namespace) -> dict[str, Any]:

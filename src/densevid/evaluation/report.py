@@ -8,12 +8,20 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any
+from typing import IO, Any
 
 from densevid.evaluation.compare import Comparison
 from densevid.evaluation.coverage import Coverage
 
-SHORT = {"Bleu_1": "B@1", "Bleu_2": "B@2", "Bleu_3": "B@3", "Bleu_4": "B@4", "ROUGE_L": "ROUGE", "Precision": "Prec"}
+SHORT = {
+    "Bleu_1": "B@1",
+    "Bleu_2": "B@2",
+    "Bleu_3": "B@3",
+    "Bleu_4": "B@4",
+    "ROUGE_L": "ROUGE",
+    "Recall": "Rec",
+    "Precision": "Prec",
+}
 LATEX_SPECIAL = str.maketrans({c: f"\\{c}" for c in "&%$#_{}"} | {"~": r"\textasciitilde{}", "^": r"\^{}", "\\": r"/"})
 
 
@@ -30,7 +38,7 @@ def score_tables(content: Mapping[str, Any]) -> Iterator[Table]:
     """One table for each part of the result's JSON."""
     if "captioning" in content:
         parts = content["captioning"]
-        rows = {tiou: scores for tiou, scores in parts["per_tiou"].items()} | {"average": parts["average"]}
+        rows = parts["per_tiou"] | {"mean": parts["average"]}
         yield _table(f"captioning, protocol {content['protocol']}", rows)
     if "soda" in content:
         rows = {f"{kind} {mode}": scores for kind, modes in content["soda"].items() for mode, scores in modes.items()}
@@ -127,22 +135,23 @@ WRITERS: dict[str, Callable[[Table], str]] = {"markdown": as_markdown, "latex": 
 FORMATS = ("table", *WRITERS)
 
 
-def show(tables: Sequence[Table], form: str) -> None:
-    """Print tables on standard output."""
-    if form == "table" and sys.stdout.isatty() and find_spec("rich") is not None:
-        _show_rich(tables)
+def show(tables: Sequence[Table], form: str, *, aside: bool = False) -> None:
+    """Print tables on standard output, or on standard error where that one is for pasting."""
+    stream = sys.stderr if aside else sys.stdout
+    if form == "table" and stream.isatty() and find_spec("rich") is not None:
+        _show_rich(tables, stream)
         return
     write = WRITERS.get(form, as_text)
-    print("\n".join(write(table) for table in tables), end="")
+    print("\n".join(write(table) for table in tables), file=stream)
 
 
-def _show_rich(tables: Sequence[Table]) -> None:
+def _show_rich(tables: Sequence[Table], stream: IO[str]) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, file=stream)
     for table in tables:
         title = Text(table.title, style="bold")
         shown = RichTable(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
