@@ -17,7 +17,7 @@ SUBJECTS = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """One sub-command a subject, from `densevid.commands.bench_SUBJECT`; those modules import nothing heavy themselves."""
+    """One sub-command a subject, from `densevid.commands.bench_SUBJECT`; those modules import nothing heavy."""
     subjects = parser.add_subparsers(dest="subject", metavar="SUBJECT", required=True)
     for name, summary in SUBJECTS.items():
         module = import_module(f"densevid.commands.bench_{name}")

@@ -53,14 +53,15 @@ class Proposals:
         return {f"{tiou:g}": float(row[-1]) for tiou, row in zip(TIOUS, self.recall_TJ, strict=True)}
 
 
-def score_proposals(predictions: Rows, references: Sequence[Rows]) -> Proposals:
-    """Score proposals against the events of these reference files, pooled."""
+def score_proposals(predictions: Rows, references: Sequence[Rows], most: float | None = MOST_ON_AVERAGE) -> Proposals:
+    """Score proposals against the events of these reference files, pooled; `most` None allows as many as there are."""
     pooled = [rows.without_empty_videos() for rows in references]
     videos = union_of_videos(pooled)
     video_G = np.concatenate([position_in(videos, rows) for rows in pooled])
     interval_G2 = np.concatenate([rows.intervals_E2 for rows in pooled])
-    proposals = _ranked(predictions, videos)
-    share_J = _shares(proposals, len(videos))
+    most = len(predictions) / max(len(videos), 1) if most is None else most
+    proposals = _ranked(predictions, videos, most)
+    share_J = np.arange(1, 101) / 100.0 * (most * float(len(videos)) / max(int(proposals.length_V.sum()), 1))
     length_V = np.maximum(proposals.length_V, 1)
     cut_VJ = np.minimum((length_V[:, None] * share_J).astype(np.int64), length_V[:, None])
     first_TG = _first_hits(proposals, video_G, interval_G2, len(videos))
@@ -84,7 +85,7 @@ class _Ranked:
     length_V: Integers
 
 
-def _ranked(predictions: Rows, videos: Sequence[str]) -> _Ranked:
+def _ranked(predictions: Rows, videos: Sequence[str], most: float) -> _Ranked:
     """Best score first; of equal scores the later in the file, as the release's reversed sort leaves short lists."""
     video_E = position_in(videos, predictions)
     order = np.lexsort((np.arange(len(video_E))[::-1], -predictions.scores_E, video_E))
@@ -92,15 +93,10 @@ def _ranked(predictions: Rows, videos: Sequence[str]) -> _Ranked:
     video_N = video_E[order]
     available_V = np.bincount(video_N, minlength=len(videos))
     rank_N = np.arange(len(order)) - np.repeat(np.cumsum(available_V) - available_V, available_V)
-    ratio = MOST_ON_AVERAGE * float(len(videos)) / max(len(predictions), 1)
+    ratio = most * float(len(videos)) / max(len(predictions), 1)
     length_V = np.minimum((available_V * ratio).astype(np.int64), available_V)
     kept = rank_N < length_V[video_N]
     return _Ranked(video_N[kept], rank_N[kept], predictions.intervals_E2[order][kept], length_V)
-
-
-def _shares(proposals: _Ranked, videos: int) -> Floats:
-    """The hundred shares of a video's list that are tried."""
-    return np.arange(1, 101) / 100.0 * (MOST_ON_AVERAGE * float(videos) / max(int(proposals.length_V.sum()), 1))
 
 
 def _first_hits(proposals: _Ranked, video_G: Integers, interval_G2: Floats, videos: int) -> Integers:
