@@ -13,7 +13,9 @@ from densevid.errors import InputError, one_line
 
 VERBS: dict[str, str] = {
     "predict": "caption every video of a feature folder and write an event file",
+    "evaluate": "score an event file by every official protocol",
     "import-released": "turn the authors' released weights into a model folder",
+    "bench": "time ours against the plain way, in one run",
 }
 
 

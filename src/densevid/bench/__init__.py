@@ -1,1 +1,1 @@
-"""What densevid is timed against: plain versions of its parts live here and nowhere else."""
+"""Plain versions that ours is timed against; they live here and nowhere else."""
