@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import subprocess
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
@@ -31,9 +33,10 @@ def atomic_path(path: Path | str) -> Iterator[Path]:
     try:
         yield temporary
         temporary.chmod(0o666 & ~_umask())
+        to_disk(temporary)
+        if path.is_dir():
+            raise InputError(f"cannot write {path}: it is a folder")
         temporary.replace(path)
-    except IsADirectoryError as error:
-        raise InputError(f"cannot write {path}: it is a folder") from error
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -41,36 +44,74 @@ def atomic_path(path: Path | str) -> Iterator[Path]:
 def write_text(path: Path | str, text: str) -> None:
     """Write a text file atomically."""
     with atomic_path(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+        temporary.write_text(text, encoding="utf-8", newline="\n")
 
 
 def write_json(path: Path | str, content: Any, *, indent: int | None = 1) -> None:
     """Write strict JSON atomically: NaN and infinity are refused, never written."""
-    write_text(path, json.dumps(content, indent=indent, allow_nan=False, ensure_ascii=False) + "\n")
+    text = json.dumps(content, indent=indent, allow_nan=False, ensure_ascii=False) + "\n"
+    with atomic_path(path) as temporary:  # half a surrogate pair cannot be UTF-8, but JSON has an escape for it
+        temporary.write_bytes(text.encode("utf-8", "backslashreplace"))
 
 
 def read_json(path: Path | str) -> Any:
     """Read a JSON file; what is wrong with it becomes one line."""
     path = Path(path)
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8 text (byte {error.start})") from error
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # ValueError: also a number of thousands of digits
         raise InputError(f"{path}: not valid JSON ({error})") from error
+
+
+def toml_text(table: Mapping[str, Any]) -> str:
+    """A plain nested mapping as TOML text; None, which TOML cannot say, is left out."""
+    return "\n".join(_toml_tables(table, ())).lstrip("\n") + "\n"
+
+
+def _toml_tables(table: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[str]:
+    if path:
+        yield f"\n[{'.'.join(map(_toml_key, path))}]"
+    nested = {key: value for key, value in table.items() if isinstance(value, Mapping)}
+    for key, value in table.items():
+        if value is not None and key not in nested:
+            yield f"{_toml_key(key)} = {_toml_value(value)}"
+    for key, value in nested.items():
+        yield from _toml_tables(value, (*path, key))
+
+
+def _toml_key(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _toml_value(key)
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # JSON and TOML share their escapes
+    if isinstance(value, (int, float)):
+        return repr(value)
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_toml_key(key)} = {_toml_value(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(_toml_value, value)) + "]"
+    raise TypeError(f"no TOML form for {type(value).__name__}: {value!r}")
 
 
 def provenance(*, config_hash: str | None = None, inputs: Iterable[Path | str] = (), **more: Any) -> dict[str, Any]:
     """The block every written file carries: version, commit, configuration and the hashes of what was read."""
+    paths = [Path(path) for path in inputs]
+    names = Counter(path.name for path in paths)
     return {
         "densevid": densevid.__version__,
         "commit": source_commit(),
         "config": config_hash,
-        "inputs": {Path(path).name: fingerprint(path) for path in inputs},
+        "inputs": {path.name if names[path.name] == 1 else str(path): fingerprint(path) for path in paths},
         **more,
     }
 
@@ -110,6 +151,15 @@ def source_commit() -> str | None:
         return git("rev-parse", "HEAD") + ("+changes" if git("status", "--porcelain", "-uno") else "")
     except (OSError, subprocess.SubprocessError):
         return None
+
+
+def to_disk(path: Path) -> None:
+    """Wait until a file (or the names in a folder) is on the disk, so that a power cut after it takes nothing back."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _umask() -> int:

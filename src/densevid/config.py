@@ -14,7 +14,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from densevid.artifacts import hash_of, write_text
+from densevid.artifacts import hash_of, toml_text, write_text
 from densevid.errors import InputError
 
 ACTIVITYNET_KERNELS = (1, 2, 3, 4, 5, 7, 9, 11, 15, 21, 29, 41, 57, 71, 111, 161, 211, 251)
@@ -70,6 +70,8 @@ class FeaturesConfig:
         """Raise on a value that no feature track can have."""
         pairs = f"needs one entry per features.streams = {list(self.streams)}"
         _require(len(self.streams) == len(self.widths) > 0, "features.widths", list(self.widths), pairs)
+        unique = len(set(self.streams)) == len(self.streams)
+        _require(unique, "features.streams", list(self.streams), "names a stream twice")
         _require(min(self.widths) >= 1, "features.widths", list(self.widths), "must be at least 1 each")
         _require(self.seconds_per_step > 0, "features.seconds_per_step", self.seconds_per_step, "must be positive")
         _require(self.min_word_count >= 1, "features.min_word_count", self.min_word_count, "must be at least 1")
@@ -194,11 +196,7 @@ class Config:
 
     def as_toml(self) -> str:
         """The whole configuration as TOML text."""
-        tables = [
-            f"[{section}]\n" + "".join(f"{key} = {_as_toml(value)}\n" for key, value in entries.items())
-            for section, entries in self.as_dict().items()
-        ]
-        return "\n".join(tables)
+        return toml_text(self.as_dict())
 
     @property
     def hash(self) -> str:
@@ -275,13 +273,3 @@ def _typed(key: str, value: Any, hint: Any) -> Any:
     if isinstance(value, float) and value != value:
         raise InputError(f"{key} must be a number, got nan")
     return value
-
-
-def _as_toml(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(map(_as_toml, value)) + "]"
-    if isinstance(value, str):
-        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
-    return repr(value)

@@ -28,6 +28,8 @@ class Event:
     def __post_init__(self) -> None:
         if not (0 <= self.start < self.end < math.inf):
             raise InputError(f"an event must satisfy 0 <= start < end, got {self.start}, {self.end}")
+        if not math.isfinite(self.score):
+            raise InputError(f"the score of an event must be a finite number, got {self.score}")
 
     @property
     def seconds(self) -> float:
@@ -68,5 +70,9 @@ def _events_of(where: str, rows: Any) -> Iterable[Event]:
         try:
             start, end = row["timestamp"]
             yield Event(float(start), float(end), str(row["sentence"]), float(row.get("proposal_score", 1.0)))
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise InputError(f"{where}: event {index}: {error!s} in {row!r:.80}") from error
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise InputError(f"{where}: event {index}: {_reason(error)} in {row!r:.80}") from error
+
+
+def _reason(error: Exception) -> str:
+    return f"no {error}" if isinstance(error, KeyError) else str(error)

@@ -1,1 +1,1 @@
-"""Tracks and annotations become batches."""
+"""Tracks and annotations become batches: feature sources, annotation files, the vocabulary, samples."""

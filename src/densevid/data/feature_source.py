@@ -1,0 +1,75 @@
+"""FeatureSource: what every place that features come from looks like, and whether its features suit a model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from densevid.errors import InputError
+from densevid.tracks import Extent, FeatureRecipe, FeatureTrack, Streams
+
+
+class FeatureSource(Protocol):
+    """Feature tracks by video id: our store, or a layout that others use. Asking for an unknown id is an InputError."""
+
+    @property
+    def streams(self) -> Streams:
+        """Name and width of each stream, the same for every video."""
+        ...
+
+    @property
+    def recipe(self) -> FeatureRecipe | None:
+        """How the features were made, where it is known."""
+        ...
+
+    def videos(self) -> list[str]:
+        """All ids, sorted."""
+        ...
+
+    def track(self, video: str) -> FeatureTrack:
+        """The features of one video, at the precision they are kept in."""
+        ...
+
+    def extent(self, video: str) -> Extent:
+        """Steps, clock and duration of one video, without reading its features."""
+        ...
+
+    def __contains__(self, video: object) -> bool: ...
+
+    def __len__(self) -> int: ...
+
+
+def unknown_video(video: str, source: object, videos: Sequence[str]) -> InputError:
+    """The error for an id that a source does not have."""
+    like = f", which has ids like {videos[0]!r}" if videos else ", which is empty"
+    return InputError(f"{video}: no features in {source}{like}")
+
+
+def check_recipe(wanted: FeatureRecipe | None, wanted_streams: Streams, source: FeatureSource) -> str | None:
+    """Whether a model can read these features: None if surely, a warning if it cannot be known, else an InputError."""
+    make = f"; make the right ones with `densevid extract --backbone {wanted.name}`" if wanted else ""
+    got_widths, wanted_widths = _widths(source.streams), _widths(wanted_streams)
+    if got_widths != wanted_widths:
+        raise InputError(
+            f"the features are {streams_text(source.streams)}, the model reads {streams_text(wanted_streams)}{make}"
+        )
+    if wanted is None:
+        return "the model does not say how its features were made; going by their widths, which fit"
+    if source.recipe is None:
+        return f"the features do not say how they were made; the model reads {wanted.id}, and their widths fit"
+    if source.recipe.id != wanted.id:
+        keys = ", ".join(wanted.differences(source.recipe))
+        raise InputError(
+            f"the features were made with recipe {source.recipe.id}, the model reads {wanted.id}"
+            f" (not the same: {keys}){make}"
+        )
+    return None
+
+
+def _widths(streams: Streams) -> list[int]:
+    return [width for _, width in streams]
+
+
+def streams_text(streams: Streams) -> str:
+    """Streams as people read them: `resnet 2048 + bn 1024`."""
+    return " + ".join(f"{name} {width}" for name, width in streams)
