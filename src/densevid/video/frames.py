@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import av
 import numpy as np
@@ -29,6 +29,7 @@ from densevid.video.container import MAX_PIXELS, declared_seconds, open_video
 from densevid.video.sampling import BrokenClock, SkipPlan, StepSelector
 
 Pictures = npt.NDArray[np.uint8]
+VideoPacket: TypeAlias = "Packet[VideoStream]"
 SKIPPABLE_CODECS = {"h264", "hevc", "mpeg1video", "mpeg2video", "mpeg4"}
 CARRIES_NO_PRESENTATION_TIME = {"avi"}
 LONGEST_QUEUE = 4 * SkipPlan.REORDER
@@ -75,7 +76,8 @@ class _Frame:
             assert self._raw is not None
             small = reformatter.reformat(self._raw, size, size, "rgb24", interpolation="BILINEAR", threads=1)
             quarter_turns = round(self._raw.rotation / 90)
-            self._picture, self._raw = np.rot90(small.to_ndarray(), quarter_turns), None
+            self._picture = np.asarray(np.rot90(small.to_ndarray(), quarter_turns), np.uint8)
+            self._raw = None
         return self._picture
 
 
@@ -129,7 +131,7 @@ class VideoSteps:
                 latest = time
                 yield time, raw
 
-    def _decode(self, packet: Packet, needed: bool) -> list[VideoFrame]:
+    def _decode(self, packet: VideoPacket, needed: bool) -> list[VideoFrame]:
         context = self._stream.codec_context
         context.skip_frame = "DEFAULT" if needed else "NONREF"
         try:
@@ -141,10 +143,10 @@ class VideoSteps:
         self.lost_seconds += self._times.frame_seconds * sum(frame.is_corrupt for frame in frames)
         return [frame for frame in frames if isinstance(frame, VideoFrame)]
 
-    def _packets(self) -> Iterator[tuple[Packet, bool]]:
+    def _packets(self) -> Iterator[tuple[VideoPacket, bool]]:
         """Packets in decoding order, each with whether its frame is needed; held back until that is known."""
         plan = SkipPlan(self.sampling.seconds_per_step, self.sampling.frames_per_step) if self._may_skip() else None
-        queue: deque[Packet] = deque()
+        queue: deque[VideoPacket] = deque()
         for packet in self._demuxed():
             if plan is None:
                 yield packet, True
@@ -157,7 +159,7 @@ class VideoSteps:
                 yield packet, plan.needs(self._times.of_packet(packet))
         yield from ((packet, True) for packet in queue)
 
-    def _demuxed(self) -> Iterator[Packet]:
+    def _demuxed(self) -> Iterator[VideoPacket]:
         try:
             yield from self._container.demux(self._stream)
         except (av.FFmpegError, OSError) as error:
@@ -244,7 +246,7 @@ class _Times:
         self.first = 0.0
         self._latest: float | None = None
 
-    def of_packet(self, packet: Packet) -> float | None:
+    def of_packet(self, packet: VideoPacket) -> float | None:
         """When the packet's frame is presented, None if it does not say."""
         return None if packet.pts is None else self._seconds(packet.pts)
 

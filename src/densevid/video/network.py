@@ -46,7 +46,7 @@ class Network:
         self._sizes[self.output] = self.shape
 
     def convolve(self, value: str, weight: Weights, bias: Weights, stride: int = 1) -> str:
-        """A convolution whose output is as large as its input / stride; one input channel per filter means depthwise."""
+        """A convolution whose output is as large as its input / stride; one input channel a filter means depthwise."""
         kernel = weight.shape[2:]
         groups = weight.shape[0] if weight.shape[1] == 1 else 1
         size, padding = self._same(value, kernel, (stride,) * len(kernel))
@@ -89,9 +89,7 @@ class Network:
         self._sizes[self.output] = size
         return self.output
 
-    def _same(
-        self, value: str, kernel: tuple[int, ...], stride: tuple[int, ...]
-    ) -> tuple[tuple[int, ...], Padding]:
+    def _same(self, value: str, kernel: tuple[int, ...], stride: tuple[int, ...]) -> tuple[tuple[int, ...], Padding]:
         """Size and padding of TensorFlow's "SAME": the odd row of padding goes to the end."""
         size = self._sizes[value]
         output = tuple(-(-n // s) for n, s in zip(size, stride, strict=True))
