@@ -28,7 +28,7 @@ from densevid.artifacts import fingerprint
 from densevid.errors import InputError, one_line
 from densevid.tracks import FeatureRecipe, Streams
 from densevid.video.engines import Device, run_on
-from densevid.video.frames import Pictures, Sampling
+from densevid.video.windows import Pictures, Sampling
 
 Vectors = npt.NDArray[np.floating[Any]]
 Seconds = npt.NDArray[np.float64]

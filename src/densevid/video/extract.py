@@ -20,7 +20,8 @@ from densevid.errors import InputError
 from densevid.tracks import Clock, FeatureRecipe, FeatureTrack
 from densevid.video.backbones import DEFAULT, Backbone, Describe, Vectors, find_backbone
 from densevid.video.engines import Device
-from densevid.video.frames import Step, VideoSteps
+from densevid.video.frames import VideoSteps
+from densevid.video.windows import Step
 
 STEPS_AT_ONCE = 8  # the batch at which one core does most pictures a second
 

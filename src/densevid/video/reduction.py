@@ -22,7 +22,7 @@ from densevid.errors import InputError
 from densevid.tracks import FeatureRecipe, FeatureTrack, Streams
 from densevid.video.backbones import Backbone, Describe, Seconds, Vectors
 from densevid.video.engines import Device
-from densevid.video.frames import Pictures
+from densevid.video.windows import Pictures
 
 FILE = "reduction.safetensors"
 Array = npt.NDArray[np.floating[Any]]
