@@ -128,6 +128,9 @@ def test_create_resumes_only_the_same_kind(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="float16"):
         FeatureStore.create(tmp_path / "s", STREAMS, recipe=RECIPE, dtype="float32", resume=True)
     (tmp_path / "other").mkdir()
+    (tmp_path / "other" / ".features.toml.x.part").touch()
+    assert len(FeatureStore.create(tmp_path / "other", STREAMS)) == 0
+    (tmp_path / "other" / "features.toml").unlink()
     (tmp_path / "other" / "file").touch()
     with pytest.raises(InputError, match="not a feature store"):
         FeatureStore.create(tmp_path / "other", STREAMS)
@@ -237,17 +240,20 @@ for number in range(100000):
 
 
 def test_a_kill_at_any_moment_loses_nothing_that_was_finished(tmp_path: Path) -> None:
-    """Writers are killed at random moments and started again; every video they reported is there, and whole."""
+    """Two writers at once are killed at random moments, again and again; all that they reported is there, and whole."""
     store = FeatureStore.create(tmp_path, STREAMS)
+    command = [sys.executable, "-c", WRITE_UNTIL_KILLED, str(tmp_path), str(Path(__file__).parent)]
     moments, reported = random.Random(0), set()
-    for _ in range(6):
-        command = [sys.executable, "-c", WRITE_UNTIL_KILLED, str(tmp_path), str(Path(__file__).parent)]
-        writer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert writer.stdout is not None and writer.stdout.readline() == "ready\n"
-        time.sleep(moments.uniform(0.0, 0.15))
-        writer.send_signal(signal.SIGKILL)
-        lines = writer.communicate()[0].splitlines(keepends=True)
-        reported |= {int(line) for line in lines if line.endswith("\n")}
+    for _ in range(4):
+        writers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+        for writer in writers:
+            assert writer.stdout is not None and writer.stdout.readline() == "ready\n"
+        for writer in writers:
+            time.sleep(moments.uniform(0.0, 0.1))
+            writer.send_signal(signal.SIGKILL)
+        for writer in writers:
+            lines = writer.communicate()[0].splitlines(keepends=True)
+            reported |= {int(line) for line in lines if line.endswith("\n")}
     store.refresh()
     assert reported and {f"video {number}" for number in reported} <= set(store.videos())
     assert store.verify() == []
@@ -323,11 +329,13 @@ def test_opening_fifteen_thousand_videos_takes_milliseconds(tmp_path: Path) -> N
         with store.writer(commit_every=5000) as writer:
             for number in range(5000):
                 writer.add(f"v_{shard}{number:09d}", track)
-    times = []
+    opening = []
     for _ in range(5):
         started = time.perf_counter()
         opened = FeatureStore.open(tmp_path)
-        opened.track("v_2000000042")
-        times.append(time.perf_counter() - started)
-    assert len(opened) == 15_000
-    assert min(times) < 0.1, f"opening took {1000 * min(times):.0f} ms"  # about 10 on an idle core
+        opening.append(time.perf_counter() - started)
+    started = time.perf_counter()
+    tracks = [opened.track(f"v_2{number:09d}") for number in range(0, 5000, 5)]
+    each = (time.perf_counter() - started) / len(tracks)
+    print(f"\n{len(opened):,} videos: opened in {1e3 * min(opening):.0f} ms, {1e6 * each:.0f} us a track")
+    assert len(opened) == 15_000 and min(opening) < 0.2 and each < 1e-3
