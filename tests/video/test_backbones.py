@@ -62,7 +62,7 @@ def test_a_function_of_ones_own(tmp_path, monkeypatch) -> None:
     assert small.load("cpu")(pictures, np.zeros((2, 3))).tolist() == [[7, 7, 7], [7, 7, 7]]
     assert pickle.loads(pickle.dumps(small)).recipe(0.5) == small.recipe(0.5), "workers get it by pickle"
     for wrong in ("my_networks:nothing", "no_such_module_here:f", "my_networks:number", ":f", "my_networks:"):
-        with pytest.raises(InputError, match="^backbone "):
+        with pytest.raises(InputError, match=r"^backbone "):
             find_backbone(wrong)
 
 

@@ -72,7 +72,7 @@ def test_steps_before_the_first_picture_are_left_out() -> None:
 def test_a_jump_of_hours_is_a_broken_clock() -> None:
     selector = StepSelector(0.5)
     selector.push(0.0)
-    with pytest.raises(BrokenClock, match="jumps from 0.0 s"):
+    with pytest.raises(BrokenClock, match=r"jumps from 0\.0 s"):
         selector.push(LONGEST_HOLD + 1)
 
 

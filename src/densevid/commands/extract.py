@@ -30,6 +30,7 @@ from densevid.commands.progress import Progress
 from densevid.data.feature_store import FeatureStore
 from densevid.errors import InputError
 from densevid.video.backbones import DEFAULT, backbone_names, find_backbone
+from densevid.video.engines import chosen_device
 from densevid.video.extract import Extractor, usable_cores
 from densevid.video.inputs import find_jobs
 from densevid.video.reduction import FILE, Reduction, reduced
@@ -61,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
         raise InputError(f"--workers must be at least 1, got {args.workers}")
     if args.reduce is not None and args.reduction:
         raise InputError("--reduce fits a new reduction, --reduction uses an old one; give one of them")
-    jobs = find_jobs(args.inputs)
+    jobs, fit_on = find_jobs(args.inputs), _ids_to_fit_on(args.fit_on)
     workers = min(args.workers or usable_cores(), len(jobs))
     extractor = _extractor(args, workers)
     store = FeatureStore.create(
@@ -76,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     outcomes = _extract(missing, extractor, store, workers)
     code = _report(store, jobs, outcomes)
     if args.reduce is not None and code != 2:
-        _write_reduced(store, args.reduce, args.fit_on, args.resume)
+        _write_reduced(store, args.reduce, fit_on, args.resume)
     return code
 
 
@@ -84,6 +85,8 @@ def _extractor(args: argparse.Namespace, workers: int) -> Extractor:
     backbone = find_backbone(args.backbone)
     if args.reduction:
         backbone = reduced(backbone, Reduction.load(args.reduction))
+    if args.device == "cuda":
+        chosen_device("cuda")  # complains here, once, and not in every worker
     threads = max(1, usable_cores() // workers)
     return Extractor(backbone, args.every, device=args.device, threads=threads, dtype=args.dtype)
 
@@ -124,21 +127,22 @@ def _report(store: FeatureStore, jobs: Sequence[Job], outcomes: Sequence[Outcome
             print(f"densevid: {title}: {line}", file=sys.stderr)
         if len(lines) > FAILURES_SHOWN:
             print(f"densevid: {title}: {len(lines) - FAILURES_SHOWN} more, see {REPORT}", file=sys.stderr)
-    there = f", {content['already_there']} were there" if content["already_there"] else ""
-    print(f"{content['extracted']} videos extracted{there}, {len(failed)} failed: {store} holds {len(store)}")
+    counts = f"extracted {content['extracted']}, already there {content['already_there']}, failed {len(failed)}"
+    print(f"{counts}: {store} holds {len(store)} videos")
     if failed and len(failed) == len(jobs):
         return 2
     return 1 if failed else 0
 
 
-def _write_reduced(store: FeatureStore, kept: int, fit_on: str | None, resume: bool) -> None:
+def _write_reduced(store: FeatureStore, kept: int, fit_on: set[str] | None, resume: bool) -> None:
     """The same videos, each stream reduced to `kept`, in a store beside the full one."""
     folder = store.path.with_name(f"{store.path.name}-{kept}")
     shares: dict[str, float] = {}
     if resume and (folder / FILE).is_file():
         reduction = Reduction.load(folder)
     else:
-        reduction, shares = Reduction.fit((store.track(video) for video in _ids_to_fit_on(store, fit_on)), kept)
+        fitted = [video for video in store.videos() if fit_on is None or video in fit_on]
+        reduction, shares = Reduction.fit((store.track(video) for video in fitted), kept)
     assert store.recipe is not None
     recipe = reduction.recipe(store.recipe)
     small = FeatureStore.create(
@@ -153,21 +157,17 @@ def _write_reduced(store: FeatureStore, kept: int, fit_on: str | None, resume: b
     print(f"{len(small)} videos reduced to {' + '.join(map(str, reduction.widths))}{variance}: {small}")
 
 
-def _ids_to_fit_on(store: FeatureStore, fit_on: str | None) -> list[str]:
-    """The videos of the store that the reduction may see."""
-    if fit_on is None:
-        return store.videos()
-    file, _, split = fit_on.partition(":") if not Path(fit_on).exists() else (fit_on, "", "")
-    if file.endswith(".json"):
-        content = read_json(file)
-        rows = content if isinstance(content, (dict, list)) else []
-        wanted = [key for key in rows if not split or (isinstance(rows, dict) and rows[key].get("split") == split)]
-    else:
-        wanted = Path(file).read_text(encoding="utf-8").split("\n")
-    known = [video for video in wanted if isinstance(video, str) and video in store]
-    if not known:
-        raise InputError(f"--fit-on {fit_on}: names no video of {store}")
-    return known
+def _ids_to_fit_on(source: str | None) -> set[str] | None:
+    """The ids in a text file (one a line) or a JSON file (its keys or items); `clips.json:train` takes one split."""
+    if source is None:
+        return None
+    file, _, split = (source, "", "") if Path(source).exists() else source.rpartition(":")
+    if Path(file).suffix != ".json":
+        return set(Path(file).read_text(encoding="utf-8").splitlines())
+    content = read_json(file)
+    if isinstance(content, dict) and split:
+        return {video for video, row in content.items() if isinstance(row, dict) and row.get("split") == split}
+    return {video for video in content if isinstance(video, str)}
 
 
 def _size(path: Path) -> int:

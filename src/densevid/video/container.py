@@ -62,18 +62,17 @@ def declared_seconds(container: InputContainer, stream: VideoStream) -> float | 
 def _open_file(path: Path) -> Iterator[Any]:
     try:
         status = path.stat()
-        if stat.S_ISDIR(status.st_mode):
-            raise InputError(f"{path}: a folder, not a video")
-        if not stat.S_ISREG(status.st_mode):
-            raise InputError(f"{path}: not a regular file")
-        if status.st_size == 0:
-            raise InputError(f"{path}: the file is empty")
-        file = path.open("rb")
+        file = path.open("rb") if stat.S_ISREG(status.st_mode) else None
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path!s}: cannot be opened ({getattr(error, 'strerror', None) or error})") from error
+    except (OSError, ValueError) as error:  # ValueError: a name with a zero byte
+        raise InputError(f"{path}: cannot be opened ({getattr(error, 'strerror', None) or error})") from error
+    if file is None:
+        what = "a folder, not a video" if stat.S_ISDIR(status.st_mode) else "not a regular file"
+        raise InputError(f"{path}: {what}")
     with file:
+        if status.st_size == 0:
+            raise InputError(f"{path}: the file is empty")
         yield file
 
 
