@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from made_videos import constant, make_video
 
 from densevid.bench.extract import bare_loop, compare
 from densevid.bench.probe import accuracy
@@ -10,6 +9,7 @@ from densevid.cli import main
 from densevid.video.extract import extract
 from densevid.video.onnx_file import OnnxNetwork, onnx_bytes
 from densevid.video.weights import efficientnet_lite0
+from made_videos import constant, make_video
 
 
 def test_the_bare_loop_does_the_same_work(tmp_path) -> None:

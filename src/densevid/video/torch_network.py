@@ -36,9 +36,9 @@ class TorchNetwork:
         on_device = torch.from_numpy(np.ascontiguousarray(pictures)).to(self._device)
         normalised = (on_device.movedim(-1, 1).float() - self._network.mean) * self._network.scale
         values = {"normalised": normalised}
-        for operation in self._network.operations:
-            inputs = [values[name] for name in operation.inputs]
-            values[operation.output] = self._run(operation, inputs)
+        with torch.backends.cudnn.flags(allow_tf32=False):  # whose ten bits would not agree with the CPU
+            for operation in self._network.operations:
+                values[operation.output] = self._run(operation, [values[name] for name in operation.inputs])
         return np.asarray(values[self._network.output].cpu().numpy())
 
     def _run(self, operation: Operation, inputs: list[Tensor]) -> Tensor:
