@@ -14,9 +14,10 @@ _PUBLIC = {
     "Event": "densevid.events",
     "InputError": "densevid.errors",
     "evaluate": "densevid.evaluation.evaluate",
+    "extract": "densevid.video.extract",
 }
 
-__all__ = ["Event", "InputError", "__version__", "evaluate"]
+__all__ = ["Event", "InputError", "__version__", "evaluate", "extract"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,7 +1,8 @@
-"""Time ours against the plain way, in one run.
+"""Time ours against the plain way, in one run, and print the figures.
 
   densevid bench evaluate --references val_1.json val_2.json --videos 200
-  densevid bench evaluate --references val_1.json val_2.json --predictions predictions.json
+  densevid bench extract --videos clips/
+  densevid bench train --batch 256
 
 `densevid bench SUBJECT --help` explains one subject.
 """
@@ -12,22 +13,26 @@ import argparse
 from importlib import import_module
 
 SUBJECTS = {
-    "evaluate": "the four official evaluations against a plain loop over pycocoevalcap",
+    "evaluate": ("densevid.commands.bench_evaluate", "the four official evaluations, against a loop over pycocoevalcap"),
+    "extract": ("densevid.bench.extract", "from video files to features, against a bare loop"),
+    "train": ("densevid.bench.train", "training steps of the paper's configuration, against plain heads and float32"),
 }
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """One sub-command a subject, from `densevid.commands.bench_SUBJECT`; those modules import nothing heavy."""
-    subjects = parser.add_subparsers(dest="subject", metavar="SUBJECT", required=True)
-    for name, summary in SUBJECTS.items():
-        module = import_module(f"densevid.commands.bench_{name}")
-        sub = subjects.add_parser(
-            name, help=summary, description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-        )
-        module.add_arguments(sub)
-        sub.set_defaults(run_subject=module.run)
+    """The subject; what follows is parsed by the subject's own module, the only one that is imported."""
+    listing = "; ".join(f"{name}: {summary}" for name, (_, summary) in SUBJECTS.items())
+    parser.add_argument("subject", choices=list(SUBJECTS), metavar="SUBJECT", help=listing)
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="see `densevid bench SUBJECT --help`")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Run one subject."""
-    return int(args.run_subject(args) or 0)
+    module = import_module(SUBJECTS[arguments.subject][0])
+    parser = argparse.ArgumentParser(
+        prog=f"densevid bench {arguments.subject}",
+        description=module.__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    module.add_arguments(parser)
+    return int(module.run(parser.parse_args(arguments.arguments)) or 0)
