@@ -8,6 +8,14 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+
+from densevid.evaluation.captioning import TIOUS, score_captioning
+from densevid.evaluation.localization import score_proposals
+from densevid.evaluation.meteor import Meteor, corpus_score, segment_scores
+from densevid.evaluation.paragraph import begin_paragraphs, paragraphs_of, read_paragraphs
+from densevid.evaluation.pool import CaptionPool
+from densevid.evaluation.soda import NAMES, score_soda
+from densevid.evaluation.tokens import tokenise
 from golden_evaluation import (
     CLOSE,
     GOLDEN,
@@ -20,14 +28,6 @@ from golden_evaluation import (
     predictions,
     references,
 )
-
-from densevid.evaluation.captioning import TIOUS, score_captioning
-from densevid.evaluation.localization import score_proposals
-from densevid.evaluation.meteor import Meteor, corpus_score, segment_scores
-from densevid.evaluation.paragraph import begin_paragraphs, paragraphs_of, read_paragraphs
-from densevid.evaluation.pool import CaptionPool
-from densevid.evaluation.soda import NAMES, score_soda
-from densevid.evaluation.tokens import tokenise
 
 pytestmark = needs_golden
 MODES = {"merged": "merged", "multi": "multi", "pdvc": "per_reference"}

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from golden_evaluation import CLOSE, PREDICTIONS, assert_close, load, needs_golden, prediction_path, references
 
 from densevid.errors import InputError
 from densevid.evaluation.evaluate import Settings, evaluate_rows, parts_of
 from densevid.evaluation.meteor import Meteor
 from densevid.evaluation.result import as_json
 from densevid.evaluation.rows import read_predictions
+from golden_evaluation import CLOSE, PREDICTIONS, assert_close, load, needs_golden, prediction_path, references
 
 pytestmark = needs_golden
 SINGLES = ["small_clean", *sorted(path.stem for path in (PREDICTIONS / "single").glob("*.json"))]

@@ -13,7 +13,7 @@ import argparse
 from importlib import import_module
 
 SUBJECTS = {
-    "evaluate": ("densevid.commands.bench_evaluate", "the four official evaluations, against a loop over pycocoevalcap"),
+    "evaluate": ("densevid.commands.bench_evaluate", "the official evaluations, against a loop over pycocoevalcap"),
     "extract": ("densevid.bench.extract", "from video files to features, against a bare loop"),
     "train": ("densevid.bench.train", "training steps of the paper's configuration, against plain heads and float32"),
 }
@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The subject; what follows is parsed by the subject's own module, the only one that is imported."""
     listing = "; ".join(f"{name}: {summary}" for name, (_, summary) in SUBJECTS.items())
     parser.add_argument("subject", choices=list(SUBJECTS), metavar="SUBJECT", help=listing)
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="see `densevid bench SUBJECT --help`")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="the subject's own flags")
 
 
 def run(arguments: argparse.Namespace) -> int:
