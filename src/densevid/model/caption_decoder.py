@@ -22,6 +22,12 @@ class DecodingState:
     words: list[KeysValues | None]
     position: int = 0
 
+    def select(self, index_P: Tensor) -> None:
+        """Go on with these rows, repeated or reordered as a beam search needs them."""
+        self.memory = [memory.select(index_P) for memory in self.memory]
+        self.words = [words and words.select(index_P) for words in self.words]
+        self.attended = None if self.attended is None else self.attended[index_P]
+
 
 class DecoderLayer(nn.Module):
     """Omega: self-attention over the words so far; Phi: attention to the same layer's memory; then feed-forward."""

@@ -54,6 +54,10 @@ class KeysValues:
     keys: Tensor
     values: Tensor
 
+    def select(self, index_P: Tensor) -> KeysValues:
+        """The rows in `index_P`."""
+        return KeysValues(self.keys[index_P], self.values[index_P])
+
     def extended(self, later: KeysValues) -> KeysValues:
         """These, followed by later steps of the same sequences."""
         return KeysValues(torch.cat((self.keys, later.keys), dim=2), torch.cat((self.values, later.values), dim=2))

@@ -48,6 +48,13 @@ class RecurrentState:
     hidden: list[Tensor]
     cell: list[Tensor]
 
+    def select(self, index_P: Tensor) -> None:
+        """Go on with these rows, repeated or reordered as a beam search needs them."""
+        self.memory = self.memory.select(index_P)
+        self.energies = [energies[index_P] for energies in self.energies]
+        self.hidden = [hidden[index_P] for hidden in self.hidden]
+        self.cell = [cell[index_P] for cell in self.cell]
+
 
 class TemporalAttention(nn.Module):
     """Additive attention over steps (Yao et al., 2015): weights = softmax(w . tanh(W h + U m_t))."""
