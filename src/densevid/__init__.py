@@ -13,9 +13,11 @@ __version__ = "0.1.0"
 _PUBLIC = {
     "Event": "densevid.events",
     "InputError": "densevid.errors",
+    "evaluate": "densevid.evaluation.evaluate",
+    "extract": "densevid.video.extract",
 }
 
-__all__ = ["Event", "InputError", "__version__"]
+__all__ = ["Event", "InputError", "__version__", "evaluate", "extract"]
 
 
 def __getattr__(name: str) -> Any:

@@ -154,7 +154,9 @@ class InferenceConfig:
     """Which proposals become events, and how long a sentence may be.
 
     `min_proposals` and `max_proposals` count after suppression; `min_before_suppression` is how many of the best
-    anchors enter suppression even below the threshold (paper 0, release 200).
+    anchors enter suppression even below the threshold (paper 0, release 200). Words are chosen greedily (`beam = 1`) or
+    by beam search, where `length_penalty` is the power of the length that a sentence's log-probability is divided by,
+    and `no_repeat` the number of words in a row that no sentence says twice (0: no such rule).
     """
 
     score_threshold: float = 0.7
@@ -163,14 +165,17 @@ class InferenceConfig:
     min_proposals: int = 50
     max_proposals: int = 500
     max_words: int = 20
+    beam: int = 1
+    length_penalty: float = 0.0
+    no_repeat: int = 0
 
     def check(self) -> None:
         """Raise on a value that no inference can have."""
         for name in ("score_threshold", "suppression_iou"):
             _require(0 <= getattr(self, name) <= 1, f"inference.{name}", getattr(self, name), "must be in [0, 1]")
-        for name in ("min_before_suppression", "min_proposals"):
+        for name in ("min_before_suppression", "min_proposals", "length_penalty", "no_repeat"):
             _require(getattr(self, name) >= 0, f"inference.{name}", getattr(self, name), "must not be negative")
-        for name in ("max_proposals", "max_words"):
+        for name in ("max_proposals", "max_words", "beam"):
             _require(getattr(self, name) >= 1, f"inference.{name}", getattr(self, name), "must be at least 1")
         reason = f"exceeds inference.max_proposals = {self.max_proposals}"
         _require(self.min_proposals <= self.max_proposals, "inference.min_proposals", self.min_proposals, reason)

@@ -13,32 +13,34 @@ from densevid.model.long_convolution import fast_heads
 from densevid.model.proposal_decoder import AnchorHead
 
 
-def heads_of(grid: AnchorGrid, width: int, dtype: torch.dtype, device: str) -> torch.nn.ModuleList:
+def heads_of(grid: AnchorGrid, width: int) -> torch.nn.ModuleList:
     torch.manual_seed(0)
     sizes = zip(grid.kernels, grid.strides, strict=True)
     heads = torch.nn.ModuleList(AnchorHead(width, kernel, stride, 4) for kernel, stride in sizes)
     for parameter in heads.parameters():
         torch.nn.init.normal_(parameter, std=0.5)  # gains of any sign, shifts that are not zero
-    return heads.to(device, dtype).train()
+    return heads.train()
 
 
 def relative(ours: Tensor, theirs: Tensor) -> float:
-    ours, theirs = ours.detach().double(), theirs.detach().double()
+    ours, theirs = ours.detach().double().cpu(), theirs.detach().double().cpu()
     return float((ours - theirs).norm() / theirs.norm().clamp(min=1e-9))
 
 
 def compare(dtype: torch.dtype, device: str, tolerance: float, width: int = 6, steps: int = 40, batch: int = 3) -> None:
+    """The fast heads in `dtype` on `device` against the plain modules in double precision."""
     grid = AnchorGrid.of([1, 2, 3, 7, 12, 33], 5)
-    plain = heads_of(grid, width, dtype, device)
-    fast = copy.deepcopy(plain)
-    memory = torch.randn(batch, steps, width, dtype=dtype, device=device) * 2 + 1
-    ours, theirs = (memory.clone().requires_grad_() for _ in range(2))
+    fast = heads_of(grid, width).to(device, dtype)
+    plain = copy.deepcopy(fast).cpu().double()
+    memory = torch.randn(batch, steps, width).to(dtype) * 2 + 1
+    ours = memory.to(device, copy=True).requires_grad_()
+    theirs = memory.double().requires_grad_()
     want = [head(theirs.transpose(1, 2)) for head in plain]
     got = fast_heads(ours, list(fast), grid)
     torch.manual_seed(1)
     gradients = [torch.randn_like(output) * (torch.rand_like(output[:, :1]) < 0.3) for output in want]
     torch.autograd.backward(want, gradients)
-    torch.autograd.backward(got, gradients)
+    torch.autograd.backward(got, [gradient.to(output) for gradient, output in zip(gradients, got, strict=True)])
 
     for ours_out, theirs_out in zip(got, want, strict=True):
         assert relative(ours_out, theirs_out) < tolerance

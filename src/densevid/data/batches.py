@@ -57,6 +57,7 @@ class Batch:
     segment_index_P: Tensor  # which of the events that is
     words_PL: Tensor  # <init>, words, <eos>, then <pad>
     video_P: Tensor | None = None  # the row of each segment's video; None: its own
+    padded: bool = True  # False: every step of every video is valid
 
     def __len__(self) -> int:
         return len(self.sample_P)
@@ -172,6 +173,7 @@ def collate(samples: Sequence[Sample], window: int) -> Batch:
         segment_index_P=index_P,
         words_PL=torch.cat([sample.words_PL for sample in samples]),
         video_P=row_P if len(row_P) > len(samples) else None,
+        padded=bool((steps_B < window).any()),
     )
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from densevid.checkpoint import LoadedModel, load_model
 from densevid.events import Event
-from densevid.inference.decoding import greedy
+from densevid.inference.decoding import sentences as decode_sentences
 from densevid.inference.selection import Selection, select, select_released
 from densevid.model.masked_transformer import EncodedVideo
 from densevid.model.proposal_decoder import Proposals
@@ -93,7 +93,7 @@ class Captioner:
         for masks in masks_PT.split(self.at_once):
             same_video = video.select(torch.zeros(len(masks), dtype=torch.long, device=self.device))
             state = self.model.begin_caption(same_video, masks)
-            words_PL = greedy(self.model, state, len(masks), self.config.inference.max_words).tolist()
+            words_PL = decode_sentences(self.model, state, len(masks), self.config.inference).tolist()
             decode = self.vocabulary.decode_released if self.model.released else self.vocabulary.decode
             sentences += map(decode, words_PL)
         return sentences

@@ -18,9 +18,15 @@ class DecodingState:
     """What has been read: the memory's keys and values per layer, and those of the words so far."""
 
     memory: list[KeysValues]
-    valid: Tensor
+    attended: Tensor | None
     words: list[KeysValues | None]
     position: int = 0
+
+    def select(self, index_P: Tensor) -> None:
+        """Go on with these rows, repeated or reordered as a beam search needs them."""
+        self.memory = [memory.select(index_P) for memory in self.memory]
+        self.words = [words and words.select(index_P) for words in self.words]
+        self.attended = None if self.attended is None else self.attended[index_P]
 
 
 class DecoderLayer(nn.Module):
@@ -36,11 +42,11 @@ class DecoderLayer(nn.Module):
         self.feed_forward_norm = ResidualNorm(width, dropout, released=released)
 
     def forward(
-        self, words_PLD: Tensor, so_far: KeysValues, causal: Tensor, memory: KeysValues, valid: Tensor
+        self, words_PLD: Tensor, so_far: KeysValues, causal: Tensor, memory: KeysValues, attended: Tensor | None
     ) -> Tensor:
         """One layer over new words; `so_far` holds the earlier words and these."""
         omega_PLD = self.self_attention_norm(self.self_attention(words_PLD, so_far, causal), words_PLD)
-        phi_PLD = self.cross_attention_norm(self.cross_attention(omega_PLD, memory, valid), omega_PLD)
+        phi_PLD = self.cross_attention_norm(self.cross_attention(omega_PLD, memory, attended), omega_PLD)
         return self.feed_forward_norm(self.feed_forward(phi_PLD), phi_PLD)
 
 
@@ -71,7 +77,7 @@ class SelfAttentionDecoder(nn.Module):
             layer.cross_attention.project(layer_memory)  # type: ignore[union-attr, operator]
             for layer, layer_memory in zip(self.layers, memory.layers, strict=True)
         ]
-        return DecodingState(projected, memory.valid_BT[:, None, None, :], [None] * len(self.layers))
+        return DecodingState(projected, memory.attended, [None] * len(self.layers))
 
     def forward(self, words_PL: Tensor, state: DecodingState) -> Tensor:
         """Logits P x L x V of the word after each given word; `state` moves on, so words may come in any portions."""
@@ -85,6 +91,6 @@ class SelfAttentionDecoder(nn.Module):
             earlier = state.words[index]
             so_far = new if earlier is None else earlier.extended(new)
             state.words[index] = so_far
-            output_PLD = layer(output_PLD, so_far, causal_LS, state.memory[index], state.valid)
+            output_PLD = layer(output_PLD, so_far, causal_LS, state.memory[index], state.attended)
         state.position += length
         return self.words(output_PLD)

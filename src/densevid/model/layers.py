@@ -44,7 +44,7 @@ class ResidualNorm(nn.Module):
 
     def forward(self, sublayer_output: Tensor, residual: Tensor) -> Tensor:
         """Add and normalise."""
-        return self.norm(self.dropout(sublayer_output) + residual)
+        return self.norm(self.dropout(sublayer_output) + residual).to(residual.dtype)
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,10 @@ class KeysValues:
 
     keys: Tensor
     values: Tensor
+
+    def select(self, index_P: Tensor) -> KeysValues:
+        """The rows in `index_P`."""
+        return KeysValues(self.keys[index_P], self.values[index_P])
 
     def extended(self, later: KeysValues) -> KeysValues:
         """These, followed by later steps of the same sequences."""

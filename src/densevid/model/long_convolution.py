@@ -10,13 +10,15 @@ they are read and written. Here, while training:
 - backward, a batch norm needs two sums per channel; those of the last two follow from the sums of one pass, and those
   of the second from the gradient of the product itself, so no pass over the tensors is spent on them.
 
-Rows are anchors, columns are channels. The passes themselves (`Passes`) are plain torch on a CPU and Triton on a GPU.
+H heads stand side by side in everything that is small; rows are anchors, columns are channels. The passes themselves
+(`Passes`) are plain torch on a CPU and Triton on a GPU.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Protocol
 
 import torch
@@ -25,65 +27,70 @@ from torch import Tensor, nn
 
 from densevid.model.anchors import AnchorGrid
 
+Rows = Sequence[Tensor]  # one N x D tensor per head
+
 
 @dataclass(frozen=True)
 class Rectified:
-    """Per-channel constants of v = gain (y - mean) inverse_deviation + shift, of which the head takes max(0, v)."""
+    """Per-channel constants, each H x D, of v = gain t + shift, t = (y - mean) inverse; the head takes max(0, v)."""
 
     mean: Tensor
-    inverse_deviation: Tensor
+    inverse: Tensor
     gain: Tensor
     shift: Tensor
 
-    def standardised(self, rows_ND: Tensor) -> Tensor:
-        """t = (y - mean) inverse_deviation."""
-        return (rows_ND.to(self.mean.dtype) - self.mean) * self.inverse_deviation
+    def standardised(self, head: int, rows_ND: Tensor) -> Tensor:
+        """t of one head."""
+        return (rows_ND.to(self.mean.dtype) - self.mean[head]) * self.inverse[head]
+
+    def opened(self, head: int, standard_ND: Tensor) -> Tensor:
+        """v > 0 as 0 and 1."""
+        return (standard_ND * self.gain[head] + self.shift[head] > 0).to(standard_ND.dtype)
 
 
 class Passes(Protocol):
-    """Each method reads (and at most one writes) the large tensors once."""
+    """Each method reads (and at most one writes) the large tensors of all heads once."""
 
-    def convolve(
-        self, memory_BTD: Tensor, kernels: Sequence[Tensor], biases: Sequence[Tensor], grid: AnchorGrid
-    ) -> Any:
-        """Depthwise convolutions of every head, each B x A x D."""
+    def convolve(self, memory_BTD: Tensor, kernels: Rows, bias_HD: Tensor, grid: AnchorGrid) -> list[Tensor]:
+        """Depthwise convolutions, K x D kernels, each B x A x D."""
 
     def convolve_back(
-        self, memory_BTD: Tensor, kernels: Sequence[Tensor], gradients: Sequence[Tensor], grid: AnchorGrid
+        self, memory_BTD: Tensor, kernels: Rows, gradients: Rows, grid: AnchorGrid
     ) -> tuple[Tensor, list[Tensor]]:
-        """Gradients of the memory and of every kernel (K x D)."""
+        """Gradients of the memory and of every kernel."""
 
-    def moments(self, rows_ND: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and (biased) variance of every column."""
+    def moments(self, rows: Rows) -> tuple[Tensor, Tensor]:
+        """Mean and (biased) variance of every column, H x D."""
 
-    def rectified_sums(self, rows_ND: Tensor, norm: Rectified) -> tuple[Tensor, Tensor, Tensor]:
-        """Sums over the rows where v > 0 of 1, t and t^2."""
+    def rectified_means(self, rows: Rows, norm: Rectified) -> tuple[Tensor, Tensor, Tensor]:
+        """Means over all rows of [v > 0], [v > 0] t and [v > 0] t^2, H x D."""
 
-    def output(self, rows_ND: Tensor, norm: Rectified, weight_RD: Tensor, bias_R: Tensor) -> Tensor:
-        """max(0, v) weight^T + bias."""
+    def output(self, rows: Rows, norm: Rectified, weight_HRD: Tensor, bias_HR: Tensor) -> list[Tensor]:
+        """max(0, v) weight^T + bias, N x R."""
 
-    def output_sums(self, rows_ND: Tensor, norm: Rectified, gradient_NR: Tensor) -> tuple[Tensor, Tensor]:
-        """gradient^T [v > 0] and gradient^T [v > 0] t."""
+    def output_sums(self, rows: Rows, norm: Rectified, gradients: Rows) -> tuple[Tensor, Tensor]:
+        """gradient^T [v > 0] and gradient^T [v > 0] t, H x R x D."""
 
     def output_back(
-        self, rows_ND: Tensor, norm: Rectified, gradient_NR: Tensor, weight_RD: Tensor, constants: Sequence[Tensor]
-    ) -> Tensor:
-        """gain inverse_deviation ([v > 0] (gradient weight + c0 + c1 t) - c2 - c3 t); may overwrite the rows."""
+        self, rows: Rows, norm: Rectified, gradients: Rows, weight_HRD: Tensor, constants_4HD: Tensor
+    ) -> list[Tensor]:
+        """gain inverse ([v > 0] (gradient weight + c0 + c1 t) - c2 - c3 t); may overwrite the rows."""
+
+    def scaled(self, head: int, rows_ND: Tensor, scale_HD: Tensor, shift_HD: Tensor) -> Tensor:
+        """rows scale + shift."""
 
 
 class TorchPasses:
     """The passes in plain torch: for a CPU, and to check the others."""
 
-    def convolve(
-        self, memory_BTD: Tensor, kernels: Sequence[Tensor], biases: Sequence[Tensor], grid: AnchorGrid
-    ) -> list[Tensor]:
+    def convolve(self, memory_BTD: Tensor, kernels: Rows, bias_HD: Tensor, grid: AnchorGrid) -> list[Tensor]:
         """See `Passes`."""
         memory_BDT = memory_BTD.transpose(1, 2)
-        rows = zip(kernels, biases, grid.strides, strict=True)
+        rows = zip(kernels, bias_HD, grid.strides, strict=True)
         return [_depthwise(memory_BDT, kernel, stride).transpose(1, 2) + bias for kernel, bias, stride in rows]
 
     def convolve_back(
-        self, memory_BTD: Tensor, kernels: Sequence[Tensor], gradients: Sequence[Tensor], grid: AnchorGrid
+        self, memory_BTD: Tensor, kernels: Rows, gradients: Rows, grid: AnchorGrid
     ) -> tuple[Tensor, list[Tensor]]:
         """See `Passes`."""
         with torch.enable_grad():
@@ -94,49 +101,55 @@ class TorchPasses:
             back = torch.autograd.grad(outputs, leaves, list(gradients))
         return back[0], list(back[1:])
 
-    def moments(self, rows_ND: Tensor) -> tuple[Tensor, Tensor]:
+    def moments(self, rows: Rows) -> tuple[Tensor, Tensor]:
         """See `Passes`."""
-        variance, mean = torch.var_mean(rows_ND.to(_wide(rows_ND)), dim=0, correction=0)
-        return mean, variance
+        pairs = [torch.var_mean(rows_ND.to(_wide(rows_ND)), dim=0, correction=0) for rows_ND in rows]
+        return torch.stack([mean for _, mean in pairs]), torch.stack([variance for variance, _ in pairs])
 
-    def rectified_sums(self, rows_ND: Tensor, norm: Rectified) -> tuple[Tensor, Tensor, Tensor]:
+    def rectified_means(self, rows: Rows, norm: Rectified) -> tuple[Tensor, Tensor, Tensor]:
         """See `Passes`."""
-        standard_ND = norm.standardised(rows_ND)
-        open_ND = _open(standard_ND, norm)
-        return open_ND.sum(0), (open_ND * standard_ND).sum(0), (open_ND * standard_ND**2).sum(0)
+        means = []
+        for head, rows_ND in enumerate(rows):
+            standard_ND = norm.standardised(head, rows_ND)
+            open_ND = norm.opened(head, standard_ND)
+            means.append(torch.stack((open_ND, open_ND * standard_ND, open_ND * standard_ND**2)).mean(dim=1))
+        share, first, second = torch.stack(means, dim=1)
+        return share, first, second
 
-    def output(self, rows_ND: Tensor, norm: Rectified, weight_RD: Tensor, bias_R: Tensor) -> Tensor:
+    def output(self, rows: Rows, norm: Rectified, weight_HRD: Tensor, bias_HR: Tensor) -> list[Tensor]:
         """See `Passes`."""
-        return (norm.standardised(rows_ND) * norm.gain + norm.shift).relu() @ weight_RD.T + bias_R
+        return [
+            (norm.standardised(head, rows_ND) * norm.gain[head] + norm.shift[head]).relu() @ weight_HRD[head].T
+            + bias_HR[head]
+            for head, rows_ND in enumerate(rows)
+        ]
 
-    def output_sums(self, rows_ND: Tensor, norm: Rectified, gradient_NR: Tensor) -> tuple[Tensor, Tensor]:
+    def output_sums(self, rows: Rows, norm: Rectified, gradients: Rows) -> tuple[Tensor, Tensor]:
         """See `Passes`."""
-        standard_ND = norm.standardised(rows_ND)
-        open_ND = _open(standard_ND, norm)
-        gradient_RN = gradient_NR.to(standard_ND.dtype).T
-        return gradient_RN @ open_ND, gradient_RN @ (open_ND * standard_ND)
+        sums = []
+        for head, (rows_ND, gradient_NR) in enumerate(zip(rows, gradients, strict=True)):
+            standard_ND = norm.standardised(head, rows_ND)
+            open_ND = norm.opened(head, standard_ND)
+            sums.append(gradient_NR.to(standard_ND.dtype).T @ torch.stack((open_ND, open_ND * standard_ND)))
+        plain, tilted = torch.stack(sums, dim=1)
+        return plain, tilted
 
     def output_back(
-        self, rows_ND: Tensor, norm: Rectified, gradient_NR: Tensor, weight_RD: Tensor, constants: Sequence[Tensor]
-    ) -> Tensor:
+        self, rows: Rows, norm: Rectified, gradients: Rows, weight_HRD: Tensor, constants_4HD: Tensor
+    ) -> list[Tensor]:
         """See `Passes`."""
-        standard_ND = norm.standardised(rows_ND)
-        c0, c1, c2, c3 = constants
-        inner_ND = gradient_NR.to(standard_ND.dtype) @ weight_RD + c0 + c1 * standard_ND
-        gradient_ND = _open(standard_ND, norm) * inner_ND - c2 - c3 * standard_ND
-        return (norm.gain * norm.inverse_deviation * gradient_ND).to(rows_ND.dtype)
+        results = []
+        for head, (rows_ND, gradient_NR) in enumerate(zip(rows, gradients, strict=True)):
+            standard_ND = norm.standardised(head, rows_ND)
+            c0, c1, c2, c3 = constants_4HD[:, head]
+            inner_ND = gradient_NR.to(standard_ND.dtype) @ weight_HRD[head] + c0 + c1 * standard_ND
+            gradient_ND = norm.opened(head, standard_ND) * inner_ND - c2 - c3 * standard_ND
+            results.append((norm.gain[head] * norm.inverse[head] * gradient_ND).to(rows_ND.dtype))
+        return results
 
-
-def _open(standard_ND: Tensor, norm: Rectified) -> Tensor:
-    return (standard_ND * norm.gain + norm.shift > 0).to(standard_ND.dtype)
-
-
-def _depthwise(memory_BDT: Tensor, kernel_KD: Tensor, stride: int) -> Tensor:
-    return F.conv1d(memory_BDT, kernel_KD.T[:, None], stride=stride, groups=kernel_KD.shape[1])
-
-
-def _wide(values: Tensor) -> torch.dtype:
-    return torch.float64 if values.dtype == torch.float64 else torch.float32
+    def scaled(self, head: int, rows_ND: Tensor, scale_HD: Tensor, shift_HD: Tensor) -> Tensor:
+        """See `Passes`."""
+        return (rows_ND * scale_HD[head] + shift_HD[head]).to(rows_ND.dtype)
 
 
 def passes_for(values: Tensor) -> Passes:
@@ -152,28 +165,26 @@ class _Convolve(torch.autograd.Function):
     """Depthwise convolutions of all heads. A bias has no gradient: the batch norm that follows takes it away again."""
 
     @staticmethod
-    def forward(ctx: Any, memory_BTD: Tensor, grid: AnchorGrid, passes: Passes, *tensors: Tensor) -> tuple[Tensor, ...]:
-        kernels, biases = tensors[: len(tensors) // 2], tensors[len(tensors) // 2 :]
+    def forward(
+        ctx: Any, grid: AnchorGrid, passes: Passes, memory_BTD: Tensor, bias_HD: Tensor, *kernels: Tensor
+    ) -> tuple[Tensor, ...]:
         ctx.save_for_backward(memory_BTD, *kernels)
         ctx.grid, ctx.passes = grid, passes
-        return tuple(passes.convolve(memory_BTD, kernels, biases, grid))
+        return tuple(passes.convolve(memory_BTD, kernels, bias_HD, grid))
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:
         memory_BTD, *kernels = ctx.saved_tensors
         memory_gradient, kernel_gradients = ctx.passes.convolve_back(memory_BTD, kernels, gradients, ctx.grid)
-        return memory_gradient, None, None, *kernel_gradients, *(None for _ in kernels)
+        return None, None, memory_gradient, None, *kernel_gradients
 
 
 @dataclass(frozen=True)
-class _HeadState:
-    """What a head's backward pass needs besides its rows and weights.
+class _HeadsState:
+    """What the backward pass needs besides rows and weights; `share`, `first`, `second` are the rectified means."""
 
-    `share`, `first` and `second` are the means over all rows of [v > 0], [v > 0] t and [v > 0] t^2.
-    """
-
-    hidden_ND: Tensor
-    folded_DD: Tensor
+    hidden: list[Tensor]
+    folded: list[Tensor]
     mean2: Tensor
     inverse2: Tensor
     norm: Rectified
@@ -184,8 +195,8 @@ class _HeadState:
     inverse4: Tensor
 
 
-class _NormalisedHead(torch.autograd.Function):
-    """Batch norm, product, batch norm, ReLU, batch norm, product, over N rows; also the moments of the three norms.
+class _NormalisedHeads(torch.autograd.Function):
+    """Batch norm, product, batch norm, ReLU, batch norm, product of H heads; also the moments of the three norms.
 
     Backward, with t and v as in `Rectified`, r = max(0, v), N rows, and g the gradient of the output rows:
       last product      dWo = g^T u, u = a r + c the fourth norm's output;  du = g Wo
@@ -196,69 +207,76 @@ class _NormalisedHead(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, rows_ND: Tensor, eps: float, passes: Passes, *weights: Tensor) -> tuple[Tensor, ...]:
-        product_DD, last_RD, bias_R, gain2, shift2, gain3, shift3, gain4, shift4 = weights
-        mean2, variance2 = passes.moments(rows_ND)
+    def forward(ctx: Any, eps: float, passes: Passes, heads: int, *tensors: Tensor) -> tuple[Tensor, ...]:
+        rows, weights = tensors[:heads], tensors[heads:]
+        product_HDD, last_HRD, bias_HR, gain2, shift2, gain3, shift3, gain4, shift4 = weights
+        mean2, variance2 = passes.moments(rows)
         inverse2 = (variance2 + eps).rsqrt()
         scale2 = gain2 * inverse2
-        folded_DD = (product_DD * scale2).to(rows_ND.dtype)
-        offset_D = (product_DD @ (shift2 - mean2 * scale2)).to(rows_ND.dtype)
-        hidden_ND = torch.addmm(offset_D, rows_ND, folded_DD.T)
+        folded = list((product_HDD * scale2[:, None]).to(rows[0].dtype))
+        offset_HD = torch.einsum("hoi,hi->ho", product_HDD, shift2 - mean2 * scale2).to(rows[0].dtype)
+        triples = zip(offset_HD, rows, folded, strict=True)
+        hidden = [torch.addmm(offset_D, rows_ND, folded_DD.T) for offset_D, rows_ND, folded_DD in triples]
 
-        mean3, variance3 = passes.moments(hidden_ND)
+        mean3, variance3 = passes.moments(hidden)
         norm = Rectified(mean3, (variance3 + eps).rsqrt(), gain3, shift3)
-        share, first, second = (total / len(rows_ND) for total in passes.rectified_sums(hidden_ND, norm))
+        share, first, second = passes.rectified_means(hidden, norm)
         mean4 = gain3 * first + shift3 * share
         closed = 1 - share  # written so that nothing cancels where every row is open
         variance4 = gain3**2 * (second - first**2) + 2 * gain3 * shift3 * first * closed + shift3**2 * share * closed
         variance4 = variance4.clamp(min=0)
         inverse4 = (variance4 + eps).rsqrt()
         scale4 = gain4 * inverse4
-        output_NR = passes.output(hidden_ND, norm, last_RD * scale4, bias_R + last_RD @ (shift4 - mean4 * scale4))
+        constant_HR = bias_HR + torch.einsum("hrd,hd->hr", last_HRD, shift4 - mean4 * scale4)
+        outputs = passes.output(hidden, norm, last_HRD * scale4[:, None], constant_HR)
 
-        ctx.save_for_backward(rows_ND, *weights)
-        ctx.passes = passes
-        ctx.state = _HeadState(hidden_ND, folded_DD, mean2, inverse2, norm, share, first, second, mean4, inverse4)
+        ctx.save_for_backward(*rows, *weights)
+        ctx.passes, ctx.heads = passes, heads
+        ctx.state = _HeadsState(hidden, folded, mean2, inverse2, norm, share, first, second, mean4, inverse4)
         moments = (mean2, variance2, mean3, variance3, mean4, variance4)
         ctx.mark_non_differentiable(*moments)
-        return output_NR, *moments
+        return *outputs, *moments
 
     @staticmethod
-    def backward(ctx: Any, gradient_NR: Tensor, *unused: Tensor) -> tuple[Any, ...]:
-        rows_ND, product_DD, last_RD, _, gain2, _, gain3, shift3, gain4, shift4 = ctx.saved_tensors
-        state: _HeadState = ctx.state
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:
+        rows, weights = ctx.saved_tensors[: ctx.heads], ctx.saved_tensors[ctx.heads :]
+        product_HDD, last_HRD, _, gain2, _, gain3, shift3, gain4, shift4 = weights
+        state: _HeadsState = ctx.state
         share, first, second = state.share, state.first, state.second
-        total = len(rows_ND)
-        gradient_NR = gradient_NR.contiguous()
-        whole_R1 = gradient_NR.to(first.dtype).sum(0)[:, None]
-        open_RD, tilted_RD = ctx.passes.output_sums(state.hidden_ND, state.norm, gradient_NR)
+        total_H1 = row_counts(rows, first.dtype)
+        pulled = [gradient_NR.to(first.dtype).contiguous() for gradient_NR in gradients[: ctx.heads]]
+        whole_HR1 = torch.stack([gradient_NR.sum(0) for gradient_NR in pulled])[..., None]
+        open_HRD, tilted_HRD = ctx.passes.output_sums(state.hidden, state.norm, pulled)
 
         scale4 = gain4 * state.inverse4
-        through_RD = gain3 * tilted_RD + shift3 * open_RD  # gradient^T r
-        centred_RD = gain3 * (tilted_RD - whole_R1 * first) + shift3 * (open_RD - whole_R1 * share)
-        last_gradient = scale4 * through_RD + whole_R1 * (shift4 - state.mean4 * scale4)
-        shift4_gradient = (whole_R1 * last_RD).sum(0)
-        gain4_gradient = state.inverse4 * (last_RD * centred_RD).sum(0)
+        through_HRD = gain3[:, None] * tilted_HRD + shift3[:, None] * open_HRD  # gradient^T r
+        centred_HRD = through_HRD - whole_HR1 * (gain3 * first + shift3 * share)[:, None]
+        last_gradient = scale4[:, None] * through_HRD + whole_HR1 * (shift4 - state.mean4 * scale4)[:, None]
+        shift4_gradient = (whole_HR1 * last_HRD).sum(1)
+        gain4_gradient = state.inverse4 * (last_HRD * centred_HRD).sum(1)
 
-        slope = -scale4 * state.inverse4 * gain4_gradient / total
-        c0 = slope * (shift3 * (1 - share) - gain3 * first) - scale4 * shift4_gradient / total
+        slope = -scale4 * state.inverse4 * gain4_gradient / total_H1
+        c0 = slope * (shift3 * (1 - share) - gain3 * first) - scale4 * shift4_gradient / total_H1
         c1 = slope * gain3
-        weight_RD = last_RD * scale4
-        shift3_gradient = (weight_RD * open_RD).sum(0) + total * (c0 * share + c1 * first)
-        gain3_gradient = (weight_RD * tilted_RD).sum(0) + total * (c0 * first + c1 * second)
-        constants = (c0, c1, shift3_gradient / total, gain3_gradient / total)
-        hidden_gradient = ctx.passes.output_back(state.hidden_ND, state.norm, gradient_NR, weight_RD, constants)
+        weight_HRD = last_HRD * scale4[:, None]
+        shift3_gradient = (weight_HRD * open_HRD).sum(1) + total_H1 * (c0 * share + c1 * first)
+        gain3_gradient = (weight_HRD * tilted_HRD).sum(1) + total_H1 * (c0 * first + c1 * second)
+        constants = torch.stack((c0, c1, shift3_gradient / total_H1, gain3_gradient / total_H1))
+        back = ctx.passes.output_back(state.hidden, state.norm, pulled, weight_HRD, constants)
 
         scale2 = gain2 * state.inverse2
-        correlation_DD = (hidden_gradient.T @ rows_ND).to(scale2.dtype)
-        gain2_gradient = state.inverse2 * (product_DD * correlation_DD).sum(0)
-        pull = -scale2 * state.inverse2 * gain2_gradient / total
-        rows_gradient = torch.addcmul((-pull * state.mean2).to(rows_ND.dtype), rows_ND, pull.to(rows_ND.dtype))
-        rows_gradient.addmm_(hidden_gradient, state.folded_DD)
-        products = (correlation_DD * scale2, last_gradient, whole_R1[:, 0])
+        pairs = zip(back, rows, strict=True)
+        correlation_HDD = torch.stack([back_ND.T @ rows_ND for back_ND, rows_ND in pairs]).to(scale2.dtype)
+        gain2_gradient = state.inverse2 * (product_HDD * correlation_HDD).sum(1)
+        pull = -scale2 * state.inverse2 * gain2_gradient / total_H1
+        rows_gradients = [
+            ctx.passes.scaled(head, rows_ND, pull, -pull * state.mean2).addmm_(back[head], state.folded[head])
+            for head, rows_ND in enumerate(rows)
+        ]
+        products = (correlation_HDD * scale2[:, None], last_gradient, whole_HR1[..., 0])
         norm2 = (gain2_gradient, torch.zeros_like(gain2_gradient))  # the third norm takes any shift away
         later_norms = (gain3_gradient, shift3_gradient, gain4_gradient, shift4_gradient)
-        return rows_gradient, None, None, *products, *norm2, *later_norms
+        return None, None, None, *rows_gradients, *products, *norm2, *later_norms
 
 
 class Head(Protocol):
@@ -275,42 +293,86 @@ class Head(Protocol):
 
 def fast_heads(memory_BTD: Tensor, heads: Sequence[Head], grid: AnchorGrid) -> list[Tensor]:
     """What `[head(memory) for head in heads]` gives in training mode, each B x R x A; running statistics move, too."""
-    passes, wide = passes_for(memory_BTD), _wide(memory_BTD)
-    variance, mean = torch.var_mean(memory_BTD.to(wide), dim=(0, 1), correction=0)
-    kernels, biases = [], []
-    for head in heads:
-        scale = head.input_norm.weight * (variance + head.input_norm.eps).rsqrt()
-        weight_KD = head.depthwise.weight.squeeze(1).T.to(wide)
-        kernels.append((weight_KD * scale).contiguous())
-        biases.append((weight_KD.sum(0) * (head.input_norm.bias - mean * scale)).detach())
-        _move(head.input_norm, mean.detach(), variance.detach(), memory_BTD.shape[0] * memory_BTD.shape[1])
-    rows = _Convolve.apply(memory_BTD, grid, passes, *kernels, *biases)
-    return [_normalised_head(head, rows_BAD, passes) for head, rows_BAD in zip(heads, rows, strict=True)]
-
-
-def _normalised_head(head: Head, rows_BAD: Tensor, passes: Passes) -> Tensor:
-    norms = (head.depthwise_norm, head.pointwise_norm, head.output_norm)
-    batch, anchors, width = rows_BAD.shape
-    output_NR, *moments = _NormalisedHead.apply(
-        rows_BAD.reshape(-1, width),
-        norms[0].eps,
+    passes = passes_for(memory_BTD)
+    rows = _convolved(memory_BTD, heads, grid, passes)
+    norms = [[head.depthwise_norm, head.pointwise_norm, head.output_norm] for head in heads]
+    parameters = [
+        torch.stack([getattr(head_norms[place], name) for head_norms in norms])
+        for place in range(3)
+        for name in ("weight", "bias")
+    ]
+    outputs = _NormalisedHeads.apply(
+        norms[0][0].eps,
         passes,
-        head.pointwise.weight.squeeze(-1),
-        head.output.weight.squeeze(-1),
-        head.output.bias,
-        *(parameter for norm in norms for parameter in (norm.weight, norm.bias)),
+        len(heads),
+        *(rows_BAD.reshape(-1, rows_BAD.shape[-1]) for rows_BAD in rows),
+        torch.stack([head.pointwise.weight.squeeze(-1) for head in heads]),
+        torch.stack([head.output.weight.squeeze(-1) for head in heads]),
+        torch.stack([head.output.bias for head in heads if head.output.bias is not None]),
+        *parameters,
     )
-    for norm, mean, variance in zip(norms, moments[::2], moments[1::2], strict=True):
-        _move(norm, mean, variance, batch * anchors)
-    return output_NR.view(batch, anchors, -1).transpose(1, 2)
+    moments = outputs[len(heads) :]
+    counts = [rows_BAD.shape[0] * rows_BAD.shape[1] for rows_BAD in rows]
+    for place in range(3):
+        _move([head_norms[place] for head_norms in norms], moments[2 * place], moments[2 * place + 1], counts)
+    results = zip(outputs, rows, strict=False)
+    return [output_NR.view(*rows_BAD.shape[:2], -1).transpose(1, 2) for output_NR, rows_BAD in results]
+
+
+def _convolved(memory_BTD: Tensor, heads: Sequence[Head], grid: AnchorGrid, passes: Passes) -> tuple[Tensor, ...]:
+    """The first batch norm, folded into the kernels, and the depthwise convolutions, each B x A x D."""
+    wide = _wide(memory_BTD)
+    variance_D, mean_D = torch.var_mean(memory_BTD.to(wide), dim=(0, 1), correction=0)
+    gain_HD = torch.stack([head.input_norm.weight for head in heads])
+    shift_HD = torch.stack([head.input_norm.bias for head in heads])
+    scale_HD = gain_HD * (variance_D + heads[0].input_norm.eps).rsqrt()
+    weights = torch.cat([head.depthwise.weight.squeeze(1).T for head in heads]).to(wide)
+    owner = _owners(grid.kernels, memory_BTD.device)
+    bias_HD = torch.zeros_like(scale_HD).index_add(0, owner, weights.detach())
+    bias_HD = bias_HD * (shift_HD - mean_D * scale_HD).detach()
+    kernels = (weights * scale_HD[owner]).split(grid.kernels)
+    norms = [head.input_norm for head in heads]
+    count = memory_BTD.shape[0] * memory_BTD.shape[1]
+    moments = (mean_D.detach().expand_as(scale_HD), variance_D.detach().expand_as(scale_HD))
+    _move(norms, *moments, [count] * len(norms))
+    return _Convolve.apply(grid, passes, memory_BTD, bias_HD, *kernels)
 
 
 @torch.no_grad()
-def _move(norm: nn.BatchNorm1d, mean: Tensor, variance: Tensor, count: int) -> None:
-    """Update running statistics as nn.BatchNorm1d does."""
-    if norm.running_mean is None or norm.running_var is None or norm.num_batches_tracked is None:
+def _move(norms: Sequence[nn.BatchNorm1d], mean_HD: Tensor, variance_HD: Tensor, counts: Sequence[int]) -> None:
+    """Update running statistics as nn.BatchNorm1d does, of all heads at once."""
+    means = [norm.running_mean for norm in norms if norm.running_mean is not None]
+    variances = [norm.running_var for norm in norms if norm.running_var is not None]
+    if len(means) != len(norms) or len(variances) != len(norms):
         return
-    norm.num_batches_tracked.add_(1)
-    unbiased = variance * (count / max(1, count - 1))
-    norm.running_mean.lerp_(mean.to(norm.running_mean.dtype), float(norm.momentum or 0))
-    norm.running_var.lerp_(unbiased.to(norm.running_var.dtype), float(norm.momentum or 0))
+    correction = tuple(count / max(1, count - 1) for count in counts)
+    unbiased_HD = variance_HD * _column(correction, variance_HD.device, variance_HD.dtype)
+    torch._foreach_lerp_(means, list(mean_HD.to(means[0].dtype)), float(norms[0].momentum or 0))
+    torch._foreach_lerp_(variances, list(unbiased_HD.to(means[0].dtype)), float(norms[0].momentum or 0))
+    for norm in norms:
+        if norm.num_batches_tracked is not None:
+            norm.num_batches_tracked.add_(1)
+
+
+@cache
+def _owners(kernels: tuple[int, ...], device: torch.device) -> Tensor:
+    """For every row of all kernels, one below the other, the head it belongs to; kept, so that no step copies it."""
+    return torch.arange(len(kernels)).repeat_interleave(torch.tensor(kernels)).to(device)
+
+
+@cache
+def _column(values: tuple[float, ...], device: torch.device, dtype: torch.dtype) -> Tensor:
+    return torch.tensor(values, device=device, dtype=dtype)[:, None]
+
+
+def row_counts(rows: Rows, dtype: torch.dtype) -> Tensor:
+    """The number of rows of each head, H x 1."""
+    return _column(tuple(len(rows_ND) for rows_ND in rows), rows[0].device, dtype)
+
+
+def _depthwise(memory_BDT: Tensor, kernel_KD: Tensor, stride: int) -> Tensor:
+    return F.conv1d(memory_BDT, kernel_KD.T[:, None], stride=stride, groups=kernel_KD.shape[1])
+
+
+def _wide(values: Tensor) -> torch.dtype:
+    return torch.float64 if values.dtype == torch.float64 else torch.float32

@@ -15,7 +15,7 @@ import triton.language as tl
 from torch import Tensor
 
 from densevid.model.anchors import AnchorGrid
-from densevid.model.long_convolution import Rectified
+from densevid.model.long_convolution import Rectified, Rows, row_counts
 
 PADDED_ROWS = 16  # outputs of a head, padded to what a matrix unit takes
 SPLITS = 64
@@ -37,36 +37,45 @@ def _convolve(memory, kernel, bias, out, T, A, D, K, S, BLOCK_A: tl.constexpr, B
 
 
 @triton.jit
-def _convolve_back_memory(
-    out, gradients, kernels, sizes, heads, T, D, BLOCK_T: tl.constexpr, BLOCK_C: tl.constexpr, DTYPE: tl.constexpr
-):
-    channel = tl.program_id(0) * BLOCK_C + tl.arange(0, BLOCK_C)
-    step = tl.program_id(1) * BLOCK_T + tl.arange(0, BLOCK_T)
-    video = tl.program_id(2).to(tl.int64)
+def _pulled(total, gradient, kernel, video, residue, quotient, channel, A, D, K, S):
+    """Add one head's part of the memory's gradient at steps quotient S + residue: one weight row serves the tile."""
     there = (channel < D)[None, :]
+    source = gradient + video * A * D + channel[None, :]
+    for back in range((K - residue + S - 1) // S):
+        anchor = quotient - back
+        inside = ((anchor >= 0) & (anchor < A))[:, None] & there
+        weight = tl.load(kernel + (residue + back * S) * D + channel, mask=channel < D, other=0.0)
+        total += tl.load(source + anchor[:, None] * D, mask=inside, other=0.0).to(tl.float32) * weight[None, :]
+    return total
+
+
+@triton.jit
+def _convolve_back_memory(
+    out, g0, g1, g2, g3, k0, k1, k2, k3, T, D, A0, A1, A2, A3, K0, K1, K2, K3, S, tiles,
+    FIRST: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_C: tl.constexpr,
+):  # fmt: skip
+    channel = tl.program_id(0) * BLOCK_C + tl.arange(0, BLOCK_C)
+    residue = tl.program_id(1) // tiles
+    quotient = (tl.program_id(1) % tiles) * BLOCK_T + tl.arange(0, BLOCK_T)
+    video = tl.program_id(2).to(tl.int64)
+    step = quotient * S + residue
     total = tl.zeros((BLOCK_T, BLOCK_C), tl.float32)
-    for head in range(heads):
-        K = tl.load(sizes + 4 * head)
-        S = tl.load(sizes + 4 * head + 1)
-        A = tl.load(sizes + 4 * head + 2)
-        first = tl.load(sizes + 4 * head + 3)
-        gradient = tl.load(gradients + head).to(tl.pointer_type(DTYPE)) + video * A * D
-        last_anchor = step // S
-        for back in range((K + S - 1) // S):
-            anchor = last_anchor - back
-            offset = step - anchor * S
-            inside = ((anchor >= 0) & (anchor < A) & (offset < K))[:, None] & there
-            weight = tl.load(kernels + (first + offset)[:, None] * D + channel[None, :], mask=inside, other=0.0)
-            pulled = tl.load(gradient + anchor[:, None] * D + channel[None, :], mask=inside, other=0.0)
-            total += pulled.to(tl.float32) * weight
+    total = _pulled(total, g0, k0, video, residue, quotient, channel, A0, D, K0, S)
+    total = _pulled(total, g1, k1, video, residue, quotient, channel, A1, D, K1, S)
+    total = _pulled(total, g2, k2, video, residue, quotient, channel, A2, D, K2, S)
+    total = _pulled(total, g3, k3, video, residue, quotient, channel, A3, D, K3, S)
+    inside = (step < T)[:, None] & (channel < D)[None, :]
     target = out + video * T * D + step[:, None] * D + channel[None, :]
-    tl.store(target, total.to(out.dtype.element_ty), mask=(step < T)[:, None] & there)
+    if not FIRST:
+        total += tl.load(target, mask=inside, other=0.0)
+    tl.store(target, total, mask=inside)
 
 
 @triton.jit
 def _convolve_back_kernel(
-    memory, gradient, out, B, T, A, D, K, S, PER_SPLIT, BLOCK_K: tl.constexpr, BLOCK_C: tl.constexpr
-):
+    memory, gradient, out, B, T, A, D, K, S, PER_SPLIT,
+    BLOCK_K: tl.constexpr, BLOCK_C: tl.constexpr, AT_ONCE: tl.constexpr,
+):  # fmt: skip
     channel = tl.program_id(0) * BLOCK_C + tl.arange(0, BLOCK_C)
     offset = tl.program_id(1) * BLOCK_K + tl.arange(0, BLOCK_K)
     split = tl.program_id(2)
@@ -76,10 +85,29 @@ def _convolve_back_kernel(
     for video in range(split * PER_SPLIT, tl.minimum((split + 1) * PER_SPLIT, B)):
         source = memory + tl.cast(video, tl.int64) * T * D + offset[:, None] * D + channel[None, :]
         pulled = gradient + tl.cast(video, tl.int64) * A * D + channel
-        for anchor in range(A):
-            rows = tl.load(source + anchor * S * D, mask=inside, other=0.0).to(tl.float32)
-            total += rows * tl.load(pulled + anchor * D, mask=there, other=0.0).to(tl.float32)[None, :]
+        whole = (A // AT_ONCE) * AT_ONCE
+        for start in range(0, whole, AT_ONCE):
+            for more in tl.static_range(AT_ONCE):  # several loads under way at once
+                weight = tl.load(pulled + (start + more) * D, mask=there, other=0.0).to(tl.float32)
+                rows = tl.load(source + (start + more) * S * D, mask=inside, other=0.0).to(tl.float32)
+                total += rows * weight[None, :]
+        for anchor in range(whole, A):
+            weight = tl.load(pulled + anchor * D, mask=there, other=0.0).to(tl.float32)
+            total += tl.load(source + anchor * S * D, mask=inside, other=0.0).to(tl.float32) * weight[None, :]
     tl.store(out + split * K * D + offset[:, None] * D + channel[None, :], total, mask=inside)
+
+
+@triton.jit
+def _scaled(rows, scale, shift, out, N, D, BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr):
+    channel = tl.program_id(0) * BLOCK_C + tl.arange(0, BLOCK_C)
+    row = tl.program_id(1) * BLOCK_R + tl.arange(0, BLOCK_R)
+    there = channel < D
+    inside = (row < N)[:, None] & there[None, :]
+    where = row.to(tl.int64)[:, None] * D + channel[None, :]
+    a = tl.load(scale + channel, mask=there, other=0.0)[None, :]
+    b = tl.load(shift + channel, mask=there, other=0.0)[None, :]
+    values = tl.load(rows + where, mask=inside, other=0.0).to(tl.float32) * a + b
+    tl.store(out + where, values.to(out.dtype.element_ty), mask=inside)
 
 
 @triton.jit
@@ -136,7 +164,7 @@ def _rectified_sums(
 @triton.jit
 def _output(
     rows, mean, inverse, gain, shift, weight, bias, out, N, D, R,
-    BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr, PADDED: tl.constexpr,
+    BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr, PADDED: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R)
     column = tl.arange(0, PADDED)
@@ -154,7 +182,7 @@ def _output(
         matrix = tl.load(
             weight + column[None, :] * D + channel[:, None], mask=there[:, None] & (column < R)[None, :], other=0.0
         )
-        total += tl.dot(rectified, matrix, input_precision="ieee")
+        total += tl.dot(rectified, matrix, input_precision=PRECISION)
     target = out + row.to(tl.int64)[:, None] * R + column[None, :]
     tl.store(target, total, mask=(row < N)[:, None] & (column < R)[None, :])
 
@@ -162,7 +190,7 @@ def _output(
 @triton.jit
 def _output_sums(
     rows, mean, inverse, gain, shift, gradient, out, N, D, R, PER_SPLIT,
-    BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr, PADDED: tl.constexpr,
+    BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr, PADDED: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     channel = tl.program_id(0) * BLOCK_C + tl.arange(0, BLOCK_C)
     split = tl.program_id(1)
@@ -187,8 +215,8 @@ def _output_sums(
             mask=(row < end)[None, :] & (column < R)[:, None],
             other=0.0,
         )
-        plain += tl.dot(pulled, tl.where(is_open, 1.0, 0.0), input_precision="ieee")
-        tilted += tl.dot(pulled, tl.where(is_open, t, 0.0), input_precision="ieee")
+        plain += tl.dot(pulled, tl.where(is_open, 1.0, 0.0), input_precision=PRECISION)
+        tilted += tl.dot(pulled, tl.where(is_open, t, 0.0), input_precision=PRECISION)
     target = out + split * 2 * R * D + column[:, None] * D + channel[None, :]
     inside = (column < R)[:, None] & there[None, :]
     tl.store(target, plain, mask=inside)
@@ -198,7 +226,7 @@ def _output_sums(
 @triton.jit
 def _output_back(
     rows, mean, inverse, gain, shift, gradient, weight, constants, out, N, D, R,
-    BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr, PADDED: tl.constexpr,
+    BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr, PADDED: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     channel = tl.program_id(0) * BLOCK_C + tl.arange(0, BLOCK_C)
     row = tl.program_id(1) * BLOCK_R + tl.arange(0, BLOCK_R)
@@ -224,133 +252,155 @@ def _output_back(
     matrix = tl.load(
         weight + column[:, None] * D + channel[None, :], mask=(column < R)[:, None] & there[None, :], other=0.0
     )
-    inner = tl.dot(pulled, matrix, input_precision="ieee") + c0 + c1 * t
+    inner = tl.dot(pulled, matrix, input_precision=PRECISION) + c0 + c1 * t
     result = g * i * (tl.where(v > 0, inner, 0.0) - c2 - c3 * t)
     tl.store(out + where, result.to(out.dtype.element_ty), mask=inside)
-
-
-TRITON_TYPES = {torch.float32: tl.float32, torch.bfloat16: tl.bfloat16, torch.float16: tl.float16}
 
 
 class TritonPasses:
     """`Passes` on a GPU; see there for what each method computes."""
 
-    def convolve(
-        self, memory_BTD: Tensor, kernels: Sequence[Tensor], biases: Sequence[Tensor], grid: AnchorGrid
-    ) -> list[Tensor]:
+    def convolve(self, memory_BTD: Tensor, kernels: Rows, bias_HD: Tensor, grid: AnchorGrid) -> list[Tensor]:
         """See `Passes`."""
         memory_BTD = memory_BTD.contiguous()
         batch, steps, width = memory_BTD.shape
         outputs = []
-        sizes = zip(kernels, biases, grid.strides, grid.counts(steps), strict=True)
-        for kernel, bias, stride, count in sizes:
+        for head, count in enumerate(grid.counts(steps)):
             out = memory_BTD.new_empty(batch, count, width)
-            blocks = (triton.cdiv(width, 64), triton.cdiv(count, 32), batch)
-            _convolve[blocks](
-                memory_BTD, kernel, bias.contiguous(), out, steps, count, width, len(kernel), stride,
-                BLOCK_A=32, BLOCK_C=64, num_warps=4,
+            _convolve[(triton.cdiv(width, 128), triton.cdiv(count, 32), batch)](
+                memory_BTD, kernels[head], bias_HD[head], out, steps, count, width, grid.kernels[head],
+                grid.strides[head], BLOCK_A=32, BLOCK_C=128, num_warps=4,
             )  # fmt: skip
             outputs.append(out)
         return outputs
 
     def convolve_back(
-        self, memory_BTD: Tensor, kernels: Sequence[Tensor], gradients: Sequence[Tensor], grid: AnchorGrid
+        self, memory_BTD: Tensor, kernels: Rows, gradients: Rows, grid: AnchorGrid
     ) -> tuple[Tensor, list[Tensor]]:
         """See `Passes`."""
         memory_BTD = memory_BTD.contiguous()
         gradients = [gradient.to(memory_BTD.dtype).contiguous() for gradient in gradients]
-        return self._memory_gradient(memory_BTD, kernels, gradients, grid), [
-            self._kernel_gradient(memory_BTD, gradient, len(kernel), stride)
-            for kernel, gradient, stride in zip(kernels, gradients, grid.strides, strict=True)
+        kernel_gradients = [
+            self._kernel_gradient(memory_BTD, gradient, size, stride)
+            for gradient, size, stride in zip(gradients, grid.kernels, grid.strides, strict=True)
         ]
+        return self._memory_gradient(memory_BTD, kernels, gradients, grid), kernel_gradients
 
-    def _memory_gradient(
-        self, memory_BTD: Tensor, kernels: Sequence[Tensor], gradients: Sequence[Tensor], grid: AnchorGrid
-    ) -> Tensor:
+    def _memory_gradient(self, memory_BTD: Tensor, kernels: Rows, gradients: Rows, grid: AnchorGrid) -> Tensor:
+        """Four heads of one stride a launch, each launch adding to what is there."""
         batch, steps, width = memory_BTD.shape
-        device = memory_BTD.device
-        sizes, first = [], 0
-        for kernel, stride, count in zip(kernels, grid.strides, grid.counts(steps), strict=True):
-            sizes.append((len(kernel), stride, count, first))
-            first += len(kernel)
-        table = torch.tensor(sizes, dtype=torch.int32, device=device)
-        pointers = torch.tensor([gradient.data_ptr() for gradient in gradients], dtype=torch.int64, device=device)
-        out = torch.empty_like(memory_BTD)
-        blocks = (triton.cdiv(width, 64), triton.cdiv(steps, 32), batch)
-        _convolve_back_memory[blocks](
-            out, pointers, torch.cat(list(kernels)), table, len(kernels), steps, width,
-            BLOCK_T=32, BLOCK_C=64, DTYPE=TRITON_TYPES[memory_BTD.dtype], num_warps=4,
-        )  # fmt: skip
-        return out
+        out = torch.empty(memory_BTD.shape, device=memory_BTD.device, dtype=torch.float32)
+        for launch, group in enumerate(_groups_of_four(grid.strides)):
+            stride = grid.strides[group[0]]
+            heads = [*group, *[group[0]] * (4 - len(group))]
+            sizes = [grid.kernels[head] for head in group] + [0] * (4 - len(group))
+            tiles = triton.cdiv(triton.cdiv(steps, stride), 32)
+            _convolve_back_memory[(triton.cdiv(width, 64), tiles * stride, batch)](
+                out, *(gradients[head] for head in heads), *(kernels[head] for head in heads), steps, width,
+                *(gradients[head].shape[1] for head in heads), *sizes, stride, tiles,
+                FIRST=launch == 0, BLOCK_T=32, BLOCK_C=64, num_warps=4,
+            )  # fmt: skip
+        return out.to(memory_BTD.dtype)
 
     def _kernel_gradient(self, memory_BTD: Tensor, gradient_BAD: Tensor, size: int, stride: int) -> Tensor:
         batch, steps, width = memory_BTD.shape
-        splits = min(batch, 16)
-        per_split = triton.cdiv(batch, splits)
-        block = min(16, triton.next_power_of_2(size))
+        block = min(32, triton.next_power_of_2(size))
+        splits = min(batch, max(8, 128 * block // triton.next_power_of_2(size)))
         out = torch.empty(splits, size, width, device=memory_BTD.device, dtype=torch.float32)
         _convolve_back_kernel[(triton.cdiv(width, 64), triton.cdiv(size, block), splits)](
-            memory_BTD, gradient_BAD, out, batch, steps, gradient_BAD.shape[1], width, size, stride, per_split,
-            BLOCK_K=block, BLOCK_C=64, num_warps=4,
+            memory_BTD, gradient_BAD, out, batch, steps, gradient_BAD.shape[1], width, size, stride,
+            triton.cdiv(batch, splits), BLOCK_K=block, BLOCK_C=64, AT_ONCE=4, num_warps=4 if block > 4 else 1,
         )  # fmt: skip
         return out.sum(0)
 
-    def moments(self, rows_ND: Tensor) -> tuple[Tensor, Tensor]:
+    def moments(self, rows: Rows) -> tuple[Tensor, Tensor]:
         """See `Passes`."""
-        sums = self._sums(_moments, rows_ND, (), 2)
-        first, second = sums.double().sum(0) / len(rows_ND)
-        return (first + rows_ND[0].double()).float(), (second - first**2).clamp(min=0).float()
+        first, second = self._means(_moments, rows, None, 2)
+        origin = torch.stack([rows_ND[0] for rows_ND in rows]).double()
+        return (first + origin).float(), (second - first**2).clamp(min=0).float()
 
-    def rectified_sums(self, rows_ND: Tensor, norm: Rectified) -> tuple[Tensor, Tensor, Tensor]:
+    def rectified_means(self, rows: Rows, norm: Rectified) -> tuple[Tensor, Tensor, Tensor]:
         """See `Passes`."""
-        count, first, second = self._sums(_rectified_sums, rows_ND, _constants(norm), 3).double().sum(0).float()
-        return count, first, second
+        share, first, second = self._means(_rectified_sums, rows, norm, 3).float()
+        return share, first, second
 
-    def _sums(self, kernel: Any, rows_ND: Tensor, constants: tuple[Tensor, ...], sums: int) -> Tensor:
-        total, width = rows_ND.shape
-        per_split = triton.cdiv(total, SPLITS)
-        out = torch.empty(SPLITS, sums, width, device=rows_ND.device, dtype=torch.float32)
-        blocks = (triton.cdiv(width, 128), SPLITS)
-        kernel[blocks](rows_ND, *constants, out, total, width, per_split, BLOCK_R=16, BLOCK_C=128, num_warps=4)
-        return out
+    def _means(self, kernel: Any, rows: Rows, norm: Rectified | None, sums: int) -> Tensor:
+        """Run a kernel that adds up columns in splits, and give the means as sums x H x D."""
+        width = rows[0].shape[1]
+        out = torch.empty(len(rows), SPLITS, sums, width, device=rows[0].device, dtype=torch.float32)
+        for head, rows_ND in enumerate(rows):
+            constants = () if norm is None else _constants(norm, head)
+            kernel[(triton.cdiv(width, 128), SPLITS)](
+                rows_ND, *constants, out[head], len(rows_ND), width, triton.cdiv(len(rows_ND), SPLITS),
+                BLOCK_R=16, BLOCK_C=128, num_warps=4,
+            )  # fmt: skip
+        total_H1 = row_counts(rows, torch.float64)
+        return (out.double().sum(1) / total_H1[:, None]).transpose(0, 1)
 
-    def output(self, rows_ND: Tensor, norm: Rectified, weight_RD: Tensor, bias_R: Tensor) -> Tensor:
+    def output(self, rows: Rows, norm: Rectified, weight_HRD: Tensor, bias_HR: Tensor) -> list[Tensor]:
         """See `Passes`."""
-        total, width = rows_ND.shape
-        out = torch.empty(total, len(weight_RD), device=rows_ND.device, dtype=torch.float32)
-        _output[(triton.cdiv(total, 64),)](
-            rows_ND, *_constants(norm), weight_RD.contiguous(), bias_R.contiguous(), out, total, width, len(weight_RD),
-            BLOCK_R=64, BLOCK_C=64, PADDED=PADDED_ROWS, num_warps=4,
-        )  # fmt: skip
-        return out
+        outputs = []
+        for head, rows_ND in enumerate(rows):
+            total, width = rows_ND.shape
+            out = torch.empty(total, weight_HRD.shape[1], device=rows_ND.device, dtype=torch.float32)
+            _output[(triton.cdiv(total, 64),)](
+                rows_ND, *_constants(norm, head), weight_HRD[head], bias_HR[head], out, total, width,
+                weight_HRD.shape[1], BLOCK_R=64, BLOCK_C=64, PADDED=PADDED_ROWS, PRECISION=_precision(rows_ND),
+                num_warps=4,
+            )  # fmt: skip
+            outputs.append(out)
+        return outputs
 
-    def output_sums(self, rows_ND: Tensor, norm: Rectified, gradient_NR: Tensor) -> tuple[Tensor, Tensor]:
+    def output_sums(self, rows: Rows, norm: Rectified, gradients: Rows) -> tuple[Tensor, Tensor]:
         """See `Passes`."""
-        total, width = rows_ND.shape
-        outputs = gradient_NR.shape[1]
-        per_split = triton.cdiv(total, SPLITS)
-        out = torch.empty(SPLITS, 2, outputs, width, device=rows_ND.device, dtype=torch.float32)
-        _output_sums[(triton.cdiv(width, 64), SPLITS)](
-            rows_ND, *_constants(norm), gradient_NR.float().contiguous(), out, total, width, outputs, per_split,
-            BLOCK_R=32, BLOCK_C=64, PADDED=PADDED_ROWS, num_warps=4,
-        )  # fmt: skip
-        plain, tilted = out.sum(0)
+        width, outputs = rows[0].shape[1], gradients[0].shape[1]
+        out = torch.empty(len(rows), SPLITS, 2, outputs, width, device=rows[0].device, dtype=torch.float32)
+        for head, rows_ND in enumerate(rows):
+            _output_sums[(triton.cdiv(width, 64), SPLITS)](
+                rows_ND, *_constants(norm, head), gradients[head], out[head], len(rows_ND), width, outputs,
+                triton.cdiv(len(rows_ND), SPLITS), BLOCK_R=32, BLOCK_C=64, PADDED=PADDED_ROWS,
+                PRECISION=_precision(rows_ND), num_warps=4,
+            )  # fmt: skip
+        plain, tilted = out.sum(1).transpose(0, 1)
         return plain, tilted
 
     def output_back(
-        self, rows_ND: Tensor, norm: Rectified, gradient_NR: Tensor, weight_RD: Tensor, constants: Sequence[Tensor]
-    ) -> Tensor:
+        self, rows: Rows, norm: Rectified, gradients: Rows, weight_HRD: Tensor, constants_4HD: Tensor
+    ) -> list[Tensor]:
         """See `Passes`; writes over the rows."""
+        constants_H4D = constants_4HD.transpose(0, 1).contiguous()
+        for head, rows_ND in enumerate(rows):
+            total, width = rows_ND.shape
+            _output_back[(triton.cdiv(width, 64), triton.cdiv(total, 64))](
+                rows_ND, *_constants(norm, head), gradients[head], weight_HRD[head], constants_H4D[head], rows_ND,
+                total, width, weight_HRD.shape[1], BLOCK_R=64, BLOCK_C=64, PADDED=PADDED_ROWS,
+                PRECISION=_precision(rows_ND), num_warps=4,
+            )  # fmt: skip
+        return list(rows)
+
+    def scaled(self, head: int, rows_ND: Tensor, scale_HD: Tensor, shift_HD: Tensor) -> Tensor:
+        """See `Passes`."""
         total, width = rows_ND.shape
-        blocks = (triton.cdiv(width, 64), triton.cdiv(total, 64))
-        _output_back[blocks](
-            rows_ND, *_constants(norm), gradient_NR.float().contiguous(), weight_RD.contiguous(),
-            torch.stack(list(constants)), rows_ND, total, width, gradient_NR.shape[1],
-            BLOCK_R=64, BLOCK_C=64, PADDED=PADDED_ROWS, num_warps=4,
-        )  # fmt: skip
-        return rows_ND
+        out = torch.empty_like(rows_ND)
+        _scaled[(triton.cdiv(width, 128), triton.cdiv(total, 32))](
+            rows_ND, scale_HD[head], shift_HD[head], out, total, width, BLOCK_R=32, BLOCK_C=128, num_warps=4
+        )
+        return out
 
 
-def _constants(norm: Rectified) -> tuple[Tensor, ...]:
-    values = (norm.mean, norm.inverse_deviation, norm.gain.detach(), norm.shift.detach())
-    return tuple(value.float().contiguous() for value in values)
+def _groups_of_four(strides: Sequence[int]) -> list[list[int]]:
+    """Heads of equal stride, at most four together, the most frequent small strides first."""
+    groups = []
+    for stride in sorted(set(strides)):
+        heads = [head for head, own in enumerate(strides) if own == stride]
+        groups += [heads[start : start + 4] for start in range(0, len(heads), 4)]
+    return groups
+
+
+def _constants(norm: Rectified, head: int) -> tuple[Tensor, ...]:
+    return norm.mean[head], norm.inverse[head], norm.gain[head], norm.shift[head]
+
+
+def _precision(rows_ND: Tensor) -> str:
+    """Full float32 products for float32 rows; for half-precision rows the matrix units' ten bits lose nothing."""
+    return "ieee" if rows_ND.dtype == torch.float32 else "tf32"

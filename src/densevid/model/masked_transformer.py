@@ -92,10 +92,10 @@ class MaskedTransformer(nn.Module):
         """The steps attention may look at: the video's own; the release looks at its zero padding, too."""
         return torch.ones_like(valid_BT) if self.released else valid_BT
 
-    def encode(self, features_BTF: Tensor, valid_BT: Tensor) -> EncodedVideo:
-        """F^0 ... F^L of the whole video."""
+    def encode(self, features_BTF: Tensor, valid_BT: Tensor, *, padded: bool = True) -> EncodedVideo:
+        """F^0 ... F^L of the whole video; `padded = False` promises that every step is valid."""
         embedded_BTD = self.input_embedding(features_BTF)
-        return EncodedVideo(embedded_BTD, self.encoder(embedded_BTD, valid_BT))
+        return EncodedVideo(embedded_BTD, self.encoder(embedded_BTD, valid_BT, padded=padded))
 
     def propose(self, video: EncodedVideo) -> Proposals:
         """A score and an interval for every anchor."""
@@ -116,7 +116,8 @@ class MaskedTransformer(nn.Module):
         """
         if isinstance(self.encoder, BiLSTMEncoder):
             return video.memory.masked(event_mask_PT)
-        return self.encoder(video.embedded_BTD, video.memory.valid_BT, event_mask_PT)
+        memory = video.memory
+        return self.encoder(video.embedded_BTD, memory.valid_BT, event_mask_PT, padded=memory.padded)
 
     def begin_caption(self, video: EncodedVideo, event_mask_PT: Tensor) -> DecodingState | RecurrentState:
         """Prepare the decoder to caption the event under the mask."""
@@ -133,12 +134,14 @@ class MaskedTransformer(nn.Module):
         anchor_P: Tensor,
         words_PL: Tensor,
         video_P: Tensor | None = None,
+        *,
+        padded: bool = True,
     ) -> Predictions:
         """Propose everywhere and caption the proposals of given anchors, with the true words as input.
 
         `video_P` is the row of each proposal's video; without it there is one proposal a video, in order.
         """
-        video = self.encode(features_BTF, valid_BT)
+        video = self.encode(features_BTF, valid_BT, padded=padded)
         proposals = self.propose(video)
         row_P = torch.arange(len(anchor_P), device=anchor_P.device) if video_P is None else video_P
         shown = video if video_P is None else video.select(video_P)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from densevid.model.anchors import AnchorGrid, apply_offsets
+from densevid.model.long_convolution import fast_heads
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,7 @@ class ProposalDecoder(nn.Module):
     def __init__(self, grid: AnchorGrid, width: int, *, procnets: bool = False, released: bool = False) -> None:
         super().__init__()
         self.grid = grid
+        self.fast = not procnets  # the heads as in long_convolution.py, while training on a GPU
         self.rows = (0, 3, 2) if released else (0, 1, 2)
         outputs = 4 if released else 3
         sizes = list(zip(grid.kernels, grid.strides, strict=True))
@@ -91,7 +93,10 @@ class ProposalDecoder(nn.Module):
 
     def anchor_outputs(self, memory_BTD: Tensor) -> Tensor:
         """The raw rows of all heads, B x rows x A; kernels longer than the video give no anchor."""
-        memory_BDT = memory_BTD.transpose(1, 2).contiguous()
         counts = self.grid.counts(memory_BTD.shape[1])
+        if self.fast and self.training and memory_BTD.is_cuda and all(counts):
+            with torch.autocast(memory_BTD.device.type, enabled=False):
+                return torch.cat(fast_heads(memory_BTD, list(self.heads), self.grid), dim=2)  # type: ignore[arg-type]
+        memory_BDT = memory_BTD.transpose(1, 2).contiguous()
         outputs = [head(memory_BDT) for head, count in zip(self.heads, counts, strict=True) if count]
         return torch.cat(outputs, dim=2)

@@ -28,12 +28,14 @@ class BiLSTMEncoder(nn.Module):
         self.lstm = nn.LSTM(width, width // 2, layers, batch_first=True, dropout=between, bidirectional=True)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, embedded_BTD: Tensor, valid_BT: Tensor, event_mask_BT: Tensor | None = None) -> Memory:
+    def forward(
+        self, embedded_BTD: Tensor, valid_BT: Tensor, event_mask_BT: Tensor | None = None, *, padded: bool = True
+    ) -> Memory:
         """Read the valid steps forwards and backwards; the rest come out as zeros."""
         lengths_B = valid_BT.sum(dim=1).clamp(min=1).cpu()
         packed = pack_padded_sequence(embedded_BTD, lengths_B, batch_first=True, enforce_sorted=False)
         output_BTD, _ = pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=embedded_BTD.shape[1])
-        memory = Memory((self.dropout(output_BTD),) * self.depth, valid_BT)
+        memory = Memory((self.dropout(output_BTD),) * self.depth, valid_BT, padded)
         return memory if event_mask_BT is None else memory.masked(event_mask_BT)
 
 
@@ -45,6 +47,13 @@ class RecurrentState:
     energies: list[Tensor]
     hidden: list[Tensor]
     cell: list[Tensor]
+
+    def select(self, index_P: Tensor) -> None:
+        """Go on with these rows, repeated or reordered as a beam search needs them."""
+        self.memory = self.memory.select(index_P)
+        self.energies = [energies[index_P] for energies in self.energies]
+        self.hidden = [hidden[index_P] for hidden in self.hidden]
+        self.cell = [cell[index_P] for cell in self.cell]
 
 
 class TemporalAttention(nn.Module):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -12,10 +12,14 @@ from densevid.model.layers import FeedForward, MultiHeadAttention, ResidualNorm,
 
 @dataclass(frozen=True)
 class Memory:
-    """What the encoder hands to a decoder: F^1 ... F^L, and which steps are part of the video."""
+    """What the encoder hands to a decoder: F^1 ... F^L, and which steps are part of the video.
+
+    `padded = False` promises that all steps are, which attention rewards with its fastest kernels.
+    """
 
     layers: tuple[Tensor, ...]
     valid_BT: Tensor
+    padded: bool = True
 
     @property
     def last_BTD(self) -> Tensor:
@@ -24,11 +28,17 @@ class Memory:
 
     def masked(self, event_mask_BT: Tensor) -> Memory:
         """Every layer times the event mask: what is outside the event becomes zero vectors."""
-        return Memory(tuple(layer * event_mask_BT[..., None] for layer in self.layers), self.valid_BT)
+        masked = tuple(layer * event_mask_BT[..., None].to(layer.dtype) for layer in self.layers)
+        return replace(self, layers=masked)
 
     def select(self, index_P: Tensor) -> Memory:
         """The memory of the videos in `index_P`, one row per proposal."""
-        return Memory(tuple(layer[index_P] for layer in self.layers), self.valid_BT[index_P])
+        return Memory(tuple(layer[index_P] for layer in self.layers), self.valid_BT[index_P], self.padded)
+
+    @property
+    def attended(self) -> Tensor | None:
+        """Which steps attention may look at, B x 1 x 1 x T; None where it may look at all."""
+        return self.valid_BT[:, None, None, :] if self.padded else None
 
 
 class EncoderLayer(nn.Module):
@@ -64,13 +74,21 @@ class SelfAttentionEncoder(nn.Module):
             EncoderLayer(width, hidden, heads, dropout, released=released) for _ in range(layers)
         )
 
-    def forward(self, embedded_BTD: Tensor, valid_BT: Tensor, event_mask_BT: Tensor | None = None) -> Memory:
+    def forward(
+        self, embedded_BTD: Tensor, valid_BT: Tensor, event_mask_BT: Tensor | None = None, *, padded: bool = True
+    ) -> Memory:
         """Encode the whole video, or only what an event mask lets through."""
+        memory = Memory((), valid_BT, padded)
         positions_T = torch.arange(embedded_BTD.shape[1], device=embedded_BTD.device)
-        kept_BT1 = (valid_BT if event_mask_BT is None else valid_BT * event_mask_BT)[..., None].to(embedded_BTD.dtype)
-        steps_BTD = (embedded_BTD + sinusoids(positions_T, embedded_BTD.shape[2]).to(embedded_BTD.dtype)) * kept_BT1
+        steps_BTD = embedded_BTD + sinusoids(positions_T, embedded_BTD.shape[2]).to(embedded_BTD.dtype)
+        kept_BT = event_mask_BT if not padded else valid_BT if event_mask_BT is None else valid_BT * event_mask_BT
+        steps_BTD = _keep(steps_BTD, kept_BT)
         outputs = []
         for layer in self.layers:
-            steps_BTD = layer(steps_BTD, valid_BT[:, None, None, :]) * kept_BT1
+            steps_BTD = _keep(layer(steps_BTD, memory.attended), kept_BT)
             outputs.append(steps_BTD)
-        return Memory(tuple(outputs), valid_BT)
+        return replace(memory, layers=tuple(outputs))
+
+
+def _keep(steps_BTD: Tensor, kept_BT: Tensor | None) -> Tensor:
+    return steps_BTD if kept_BT is None else steps_BTD * kept_BT[..., None].to(steps_BTD.dtype)

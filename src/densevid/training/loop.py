@@ -9,10 +9,7 @@ from densevid.config import Config
 from densevid.data.loading import Loader
 from densevid.model.masked_transformer import MaskedTransformer
 from densevid.training.learner import Learner
-from densevid.training.schedule import optimizer_for
 from densevid.training.watch import Sums, Watch
-
-__all__ = ["EpochReport", "Loop", "Position", "fit", "optimizer_for"]
 
 EpochReport = dict[str, float]
 

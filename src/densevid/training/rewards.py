@@ -9,7 +9,6 @@ pass gives their log-probabilities. The decoder's own dropout is off meanwhile, 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from importlib import import_module
 
 import numpy as np
 import numpy.typing as npt
@@ -77,7 +76,7 @@ def documents_of(dataset: SegmentDataset) -> tuple[list[list[Words]], npt.NDArra
 def _meteor(documents: Sequence[Sequence[Words]]) -> Scorer:
     """METEOR of each sentence, by the project's evaluator where it is installed."""
     try:
-        meteor = import_module("densevid.evaluation.meteor")
+        from densevid.evaluation import meteor
     except ImportError as error:
         raise InputError(f"METEOR is not available here ({error}); use training.reward = 'cider'") from error
     engine = meteor.Meteor(cache=False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from importlib import import_module
 from typing import Any
 
 from densevid.data.annotations import Annotations
@@ -30,18 +29,21 @@ def evaluator_scores(predictions: Mapping[str, Events], told: Annotations) -> di
 
     An ImportError or InputError says that the evaluator, or the data METEOR needs, is not installed.
     """
-    evaluate = import_module("densevid.evaluation.evaluate").evaluate
-    scores: dict[str, float] = {}
+    from densevid.evaluation.evaluate import evaluate
+
+    scores: dict[str, float | None] = {}
     if "captions" in predictions:
         result = evaluate(_submission(predictions["captions"]), _references(told), metrics=("segments",))
-        scores["meteor"] = 100 * float(result.segments.micro()["METEOR"])
+        assert result.segments is not None
+        scores["meteor"] = result.segments.micro()["METEOR"]
     if "events" in predictions:
         kept = replace(told, events={video: told.events[video] for video in predictions["events"]})
         parts = ("captioning", "proposals")
         result = evaluate(_submission(predictions["events"]), _references(kept), metrics=parts)
-        scores["dense_meteor"] = 100 * float(result.captioning.average()["METEOR"])
-        scores["average_recall"] = 100 * float(result.proposals.pooled.average_recall_at(100))
-    return scores
+        assert result.captioning is not None and result.proposals is not None
+        scores["dense_meteor"] = result.captioning.average()["METEOR"]
+        scores["average_recall"] = result.proposals.pooled.average_recall_at(100)
+    return {name: 100 * value for name, value in scores.items() if value is not None}
 
 
 def _submission(events: Events) -> dict[str, Any]:

@@ -55,7 +55,8 @@ def dense_losses(
 ) -> Losses:
     """All four, end to end; samples without a positive anchor have negatives only."""
     features_BTF, valid_BT = batch.features_BTF.float(), model.seen(batch.valid_BT)
-    predictions = model(features_BTF, valid_BT, targets.captioned_P, batch.words_PL[:, :-1], batch.video_P)
+    words_PL, padded = batch.words_PL[:, :-1], batch.padded
+    predictions = model(features_BTF, valid_BT, targets.captioned_P, words_PL, batch.video_P, padded=padded)
     score, offsets = proposal_losses(predictions.proposals, targets, config.training, batch.video_P)
     present_P = targets.captioned_present_P
     counted_PT = batch.of_segments(valid_BT) & present_P[:, None]
@@ -69,7 +70,8 @@ def dense_losses(
 
 def only_proposal_losses(model: MaskedTransformer, batch: Batch, targets: Targets, config: Config) -> Losses:
     """Score and offsets: nothing is captioned."""
-    proposals = model.propose(model.encode(batch.features_BTF.float(), model.seen(batch.valid_BT)))
+    features_BTF, valid_BT = batch.features_BTF.float(), model.seen(batch.valid_BT)
+    proposals = model.propose(model.encode(features_BTF, valid_BT, padded=batch.padded))
     score, offsets = proposal_losses(proposals, targets, config.training, batch.video_P)
     nothing = score.new_zeros(())
     return Losses(score, offsets, nothing, nothing)
@@ -102,7 +104,8 @@ def caption_losses(
 
 def segment_memory(model: MaskedTransformer, batch: Batch) -> Memory:
     """What the caption decoder reads of each true segment."""
-    video = model.encode(batch.features_BTF.float(), model.seen(batch.valid_BT))
+    features_BTF, valid_BT = batch.features_BTF.float(), model.seen(batch.valid_BT)
+    video = model.encode(features_BTF, valid_BT, padded=batch.padded)
     shown = video if batch.video_P is None else video.select(batch.video_P)
     mask_PT = model.segment_mask(batch.segment_P2, batch.valid_BT.shape[1], model.window_limit(shown))
     return model.focus(shown, mask_PT)

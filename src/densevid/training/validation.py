@@ -16,7 +16,7 @@ from densevid.data.loading import Loader
 from densevid.errors import InputError
 from densevid.events import Event
 from densevid.inference.captioner import Captioner
-from densevid.inference.decoding import greedy
+from densevid.inference.decoding import sentences as decode_sentences
 from densevid.model.masked_transformer import MaskedTransformer
 from densevid.training.learner import PARTS, autocast
 from densevid.training.ranks import Ranks, gather, mean_over_ranks
@@ -74,7 +74,7 @@ def caption_true_segments(loaded: LoadedModel, loader: Loader) -> dict[int, str]
     for batch in loader.batches(0):
         with autocast(config, batch.valid_BT.device):
             state = model.caption_decoder.begin(segment_memory(model, batch))
-            words_PL = greedy(model, state, len(batch), config.inference.max_words)
+            words_PL = decode_sentences(model, state, len(batch), config.inference)
         sentences |= dict(zip(batch.sample_P.tolist(), map(decode, words_PL.tolist()), strict=True))
     return {number: text for part in gather(sentences) for number, text in part.items()}
 

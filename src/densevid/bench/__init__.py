@@ -1,0 +1,1 @@
+"""Plain versions that ours is timed against; they live here and nowhere else."""

@@ -1,0 +1,199 @@
+"""Time whole training steps of the paper's configuration beside an eager float32 version, in one run on one GPU.
+
+A step is forward, backward, clipping and SGD over distinct videos already on the device, one segment of 20 words each,
+dropout on. The model is the paper's: width 1024, hidden 2048, 2 layers, 480 steps, 3072 features, 18 kernels, gated
+mask.
+
+Examples:
+  densevid bench train
+  densevid bench train --batch 64 --steps 5 --json figures.json
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from densevid.artifacts import provenance, write_json
+from densevid.config import Config, load_config
+from densevid.data.batches import Batch
+from densevid.errors import InputError
+from densevid.model.masked_transformer import MaskedTransformer
+from densevid.training.schedule import optimizer_for
+from densevid.training.step import total_loss
+
+VOCABULARY = 4000
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One way to run the step."""
+
+    name: str
+    fast_heads: bool = True
+    bfloat16: bool = True
+    compiled: bool = False
+    batch: int | None = None
+
+
+@dataclass(frozen=True)
+class Figure:
+    """What one variant reached."""
+
+    name: str
+    batch: int
+    milliseconds: float
+    samples_per_second: float
+    teraflops: float
+    memory_gib: float
+
+
+VARIANTS = (
+    Variant("eager float32, plain heads", fast_heads=False, bfloat16=False, batch=64),
+    Variant("eager bfloat16, plain heads", fast_heads=False),
+    Variant("eager bfloat16, fast heads"),
+    Variant("compiled bfloat16, fast heads", compiled=True),
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the subject's arguments."""
+    parser.add_argument("--batch", type=int, default=256, help="videos a step (default 256)")
+    parser.add_argument("--steps", type=int, default=10, help="timed steps (default 10)")
+    parser.add_argument("--only", metavar="TEXT", default="", help="only variants whose name contains this")
+    parser.add_argument("--profile", action="store_true", help="list the kernels that take the most time")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Time every variant and print a table."""
+    if not torch.cuda.is_available():
+        raise InputError("bench train needs a CUDA device; on a CPU time your own run with `densevid train`")
+    config = load_config("activitynet")
+    figures = []
+    for variant in VARIANTS:
+        if arguments.only in variant.name:
+            figures.append(measure(variant, config, arguments.batch, arguments.steps, profile=arguments.profile))
+            print(row(figures[-1]), flush=True)
+    if arguments.json:
+        device = torch.cuda.get_device_name()
+        content = {"device": device, "torch": torch.__version__, "figures": [asdict(figure) for figure in figures]}
+        write_json(arguments.json, {**content, "provenance": provenance(config_hash=config.hash)})
+    return 0
+
+
+def row(figure: Figure) -> str:
+    """One line of the table."""
+    return (
+        f"{figure.name:32} batch {figure.batch:4d}  {figure.milliseconds:8.1f} ms  "
+        f"{figure.samples_per_second:8.0f} samples/s  {figure.teraflops:6.0f} TFLOP/s  {figure.memory_gib:6.1f} GiB"
+    )
+
+
+def measure(variant: Variant, config: Config, batch_size: int, steps: int, *, profile: bool = False) -> Figure:
+    """Median of timed whole steps, after warming up."""
+    size = min(variant.batch or batch_size, batch_size)
+    torch.manual_seed(0)
+    model = MaskedTransformer(config, VOCABULARY).cuda().train()
+    model.proposal_decoder.fast = variant.fast_heads
+    if variant.compiled:
+        compile_parts(model)
+    optimizer = optimizer_for(model, config.training)
+    batch = generated_batch(config, size)
+    torch.cuda.reset_peak_memory_stats()
+
+    def step() -> None:
+        optimizer.zero_grad(set_to_none=True)
+        with torch.autocast("cuda", torch.bfloat16, enabled=variant.bfloat16):
+            loss, _ = total_loss(model, batch, config)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), config.training.gradient_clip)
+        optimizer.step()
+
+    milliseconds = timed(step, steps)
+    if profile:
+        print_profile(step)
+    figure = Figure(
+        variant.name,
+        size,
+        milliseconds,
+        size / milliseconds * 1e3,
+        flop_per_sample(config) * size / milliseconds / 1e9,
+        torch.cuda.max_memory_allocated() / 2**30,
+    )
+    torch.cuda.empty_cache()
+    return figure
+
+
+def compile_parts(model: MaskedTransformer) -> None:
+    """Compile what repeats: encoder and decoder layers and the embedding; the heads have kernels of their own."""
+    for layer in (*model.encoder.layers, *model.caption_decoder.layers, model.input_embedding):  # type: ignore[misc]
+        layer.compile()
+
+
+def generated_batch(config: Config, size: int) -> Batch:
+    """Distinct random videos on the device, one segment with 20 words each."""
+    generator = torch.Generator(device="cuda").manual_seed(1)
+    steps, width = config.model.window, sum(config.features.widths)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*shape, device="cuda", generator=generator)
+
+    start = torch.rand(size, device="cuda", generator=generator) * 200
+    segment = torch.stack((start, start + 10 + start), dim=1)
+    words = torch.randint(4, VOCABULARY, (size, 21), device="cuda", generator=generator)
+    words[:, 0] = 2
+    return Batch(
+        videos=["generated"] * size,
+        sample_P=torch.arange(size, device="cuda"),
+        features_BTF=normal(size, steps, width),
+        valid_BT=torch.ones(size, steps, dtype=torch.bool, device="cuda"),
+        events_BG2=segment[:, None],
+        event_valid_BG=torch.ones(size, 1, dtype=torch.bool, device="cuda"),
+        segment_P2=segment,
+        segment_index_P=torch.zeros(size, dtype=torch.long, device="cuda"),
+        words_PL=words,
+        padded=False,
+    )
+
+
+def timed(step: Callable[[], None], repeats: int) -> float:
+    """Median milliseconds of a step, by device events."""
+    for _ in range(4):
+        step()
+    times = []
+    for _ in range(repeats):
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start.record()
+        step()
+        end.record()
+        torch.cuda.synchronize()
+        times.append(start.elapsed_time(end))
+    return sorted(times)[len(times) // 2]
+
+
+def flop_per_sample(config: Config) -> float:
+    """Multiplications and additions of one sample's step (forward and twice that backward), products alone."""
+    model, words = config.model, config.training.max_words
+    d, hidden, steps = model.width, model.hidden, model.window
+    features = sum(config.features.widths)
+    encoder_layer = steps * (4 * d * d + 2 * d * hidden) + 2 * steps * steps * d
+    decoder_layer = words * (6 * d * d + 2 * d * hidden + 2 * words * d + 2 * steps * d) + 2 * steps * d * d
+    anchors = MaskedTransformer.anchor_grid(model).counts(steps)
+    heads = sum(count * (kernel * d + d * d + 4 * d) for count, kernel in zip(anchors, model.kernels, strict=True))
+    products = steps * features * d + 2 * model.layers * encoder_layer + model.layers * decoder_layer
+    return 2 * 3 * (products + heads + words * d * VOCABULARY)
+
+
+def print_profile(step: Callable[[], None]) -> None:
+    """The kernels of one step by the time they take on the device."""
+    activities = [torch.profiler.ProfilerActivity.CUDA, torch.profiler.ProfilerActivity.CPU]
+    with torch.profiler.profile(activities=activities) as profiler:
+        step()
+        torch.cuda.synchronize()
+    print(profiler.key_averages().table(sort_by="self_cuda_time_total", row_limit=40, max_name_column_width=70))

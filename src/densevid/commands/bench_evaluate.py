@@ -1,0 +1,62 @@
+"""Time `densevid evaluate` against a plain loop that calls pycocoevalcap for every video at every tIoU.
+
+  densevid bench evaluate --references val_1.json val_2.json --videos 200
+  densevid bench evaluate --references val_1.json val_2.json --predictions predictions.json
+
+Without --predictions, sentences and times of the references are disturbed (the same way every time). Both run on the
+same machine in the same run and nothing is cached, but for METEOR's paraphrase table, which is made once in the life of
+an installation. The last column is the largest difference between the numbers of the two.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from densevid.artifacts import provenance, read_json, write_json
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of the subject."""
+    add = parser.add_argument
+    add("--references", nargs="+", required=True, metavar="FILE", help="one file an annotator")
+    add("--predictions", metavar="FILE", help="event file; by default the references, disturbed")
+    add("--videos", type=int, metavar="N", help="only the first N videos of the first reference file")
+    add("--parts", default="captioning,soda,paragraph,proposals", metavar="PART,...", help="what to time")
+    add("--json", metavar="OUT", help="write the times")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Time, print, write."""
+    from dataclasses import asdict
+
+    from densevid.bench.evaluate import time_parts
+    from densevid.bench.predictions import disturbed
+    from densevid.evaluation.native_paraphrases import paraphrase_table
+    from densevid.evaluation.report import Table, as_text
+
+    references: list[dict[str, Any]] = [read_json(path) for path in args.references]
+    videos = list(references[0])[: args.videos]
+    references = [{video: file[video] for video in videos if video in file} for file in references]
+    predictions = read_json(args.predictions) if args.predictions else disturbed(references)
+    chosen = {video: rows for video, rows in predictions["results"].items() if video in set(videos)}
+    paraphrase_table()
+    timings = time_parts({**predictions, "results": chosen}, references, args.parts.split(","))
+    rows = [
+        (
+            t.part,
+            f"{t.plain_seconds:.1f}",
+            f"{t.our_seconds:.1f}",
+            f"{t.plain_seconds / t.our_seconds:.1f}",
+            f"{t.largest_difference:.0e}",
+        )
+        for t in timings
+    ]
+    print(
+        as_text(Table(f"{len(videos)} videos, seconds", ("", "plain", "densevid", "times faster", "difference"), rows)),
+        end="",
+    )
+    if args.json:
+        inputs = [*args.references, *([args.predictions] if args.predictions else [])]
+        write_json(args.json, {"timings": [asdict(t) for t in timings], "provenance": provenance(inputs=inputs)})
+    return 0

@@ -1,0 +1,116 @@
+"""Score an event file by the official protocols of dense video captioning.
+
+  densevid evaluate predictions.json --references val_1.json val_2.json
+  densevid evaluate predictions.json --references val_1.json val_2.json --protocol 2021 --json scores.json
+  densevid evaluate predictions.json --references val.json --metrics captioning,soda --format markdown
+  densevid evaluate ours.json --references val_1.json val_2.json --compare theirs.json --per-video ours.csv
+  densevid evaluate predictions.json --references val_1.json --metrics proposals --plot recall.png
+  densevid evaluate predictions.json --references val_1.json val_2.json --min-seconds 50
+
+Without --metrics: captioning, soda and paragraph; proposals if every event has a "proposal_score"; segments if every
+event has the times of a reference event. Tables show scores x 100; --json writes fractions at full precision.
+docs/evaluation.md says what each number is, to the last quirk.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import sys
+import warnings
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from densevid.artifacts import provenance, write_json, write_text
+from densevid.errors import InputError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of the verb."""
+    add = parser.add_argument
+    add("predictions", help="event file in ActivityNet's submission form")
+    add("--references", nargs="+", required=True, metavar="FILE", help="one file an annotator")
+    add("--protocol", default="2018", help="2017 (the paper's), 2018 (default; what most report) or 2021")
+    add("--metrics", metavar="PART,...", help="captioning, soda, paragraph, proposals, segments")
+    add("--paragraphs", nargs="+", default=[], metavar="FILE", help="reference paragraphs, {video: text}")
+    add("--soda-metric", default="METEOR", metavar="NAME", help="text score inside SODA: METEOR (default) or CIDEr")
+    add("--min-seconds", type=float, metavar="S", help="only events of at least S seconds")
+    add("--max-seconds", type=float, metavar="S", help="only events of at most S seconds")
+    add("--compare", metavar="FILE", help="another event file: 95%% bootstrap intervals and a paired test")
+    add("--json", metavar="OUT", help="write all numbers")
+    add("--per-video", metavar="OUT", help="write one row a video as CSV")
+    add("--plot", metavar="OUT", help="write the recall curves of proposals as a picture")
+    add("--format", default="table", help="table (default), markdown, latex or csv")
+    add("--meteor", metavar="ENGINE", help="native (default) or java, the original jar")
+    add("--no-cache", action="store_true", help="ask METEOR again, and keep nothing")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Evaluate, print, write."""
+    from densevid.evaluation.report import FORMATS
+
+    if args.format not in FORMATS:
+        raise InputError(f"unknown format {args.format!r}; choose from {', '.join(FORMATS)}")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        _evaluate_and_write(args)
+    for warning in caught:
+        print(f"densevid: warning: {warning.message}", file=sys.stderr)
+    return 0
+
+
+def _evaluate_and_write(args: argparse.Namespace) -> None:
+    from densevid.evaluation.compare import compare
+    from densevid.evaluation.evaluate import evaluate
+    from densevid.evaluation.report import comparison_table, coverage_table, score_tables, show
+    from densevid.evaluation.result import as_json
+
+    settings = _settings(args)
+    evaluation = evaluate(args.predictions, args.references, **settings)
+    content = as_json(evaluation)
+    tables = list(score_tables(content))
+    if args.compare:
+        comparisons = compare(evaluation, evaluate(args.compare, args.references, **settings))
+        content["comparison"] = {c.name: asdict(c) for c in comparisons}
+        tables.append(comparison_table((Path(args.predictions).name, Path(args.compare).name), comparisons))
+    inputs = [args.predictions, *args.references, *args.paragraphs, *([args.compare] if args.compare else [])]
+    content["provenance"] = provenance(inputs=inputs, settings={**settings, "paragraphs": list(args.paragraphs)})
+    _write(args, evaluation, content)
+    show(tables, args.format)
+    show([coverage_table(evaluation.coverage)], "table", aside=args.format != "table")
+
+
+def _settings(args: argparse.Namespace) -> dict[str, Any]:
+    metrics = None if args.metrics is None else tuple(part.strip() for part in args.metrics.split(",") if part.strip())
+    if metrics == ():
+        raise InputError("--metrics names no part; choose from captioning, soda, paragraph, proposals, segments")
+    return {
+        "protocol": args.protocol,
+        "metrics": metrics,
+        "paragraphs": tuple(args.paragraphs),
+        "soda_metric": args.soda_metric,
+        "min_seconds": args.min_seconds,
+        "max_seconds": args.max_seconds,
+        "meteor": args.meteor,
+        "cache": not args.no_cache,
+    }
+
+
+def _write(args: argparse.Namespace, evaluation: Any, content: dict[str, Any]) -> None:
+    from densevid.evaluation.result import per_video
+
+    if args.json:
+        write_json(args.json, content)
+    if args.per_video:
+        text = io.StringIO()
+        header, rows = per_video(evaluation)
+        csv.writer(text, lineterminator="\n").writerows([header, *rows])
+        write_text(args.per_video, text.getvalue())
+    if args.plot:
+        from densevid.evaluation.plots import plot_proposals
+
+        if evaluation.proposals is None:
+            raise InputError("--plot draws proposals, which were not scored; add proposals to --metrics")
+        plot_proposals(args.plot, {"first": evaluation.proposals.first, "pooled": evaluation.proposals.pooled})

@@ -1,0 +1,143 @@
+"""One evaluation: read the files, run the parts asked for, and say what they cover.
+
+Captioning, SODA and segments share one pool of tokenised captions, and all parts one METEOR, so that nothing is asked
+twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from densevid.errors import InputError
+from densevid.evaluation import captioning, localization, meteor, paragraph, segments, soda
+from densevid.evaluation.coverage import Coverage, report_coverage
+from densevid.evaluation.pool import CaptionPool
+from densevid.evaluation.rows import Rows, read_predictions, read_references
+from densevid.evaluation.subsets import LengthRange, restrict
+
+PARTS = ("captioning", "soda", "paragraph", "proposals", "segments")
+Source = Path | str | Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What to compute. `metrics` None: all that the files allow (see `parts_of`)."""
+
+    protocol: str = "2018"
+    metrics: tuple[str, ...] | None = None
+    paragraphs: tuple[Source, ...] = ()
+    soda_metric: str = "METEOR"
+    min_seconds: float | None = None
+    max_seconds: float | None = None
+    meteor: str | None = None
+    cache: bool = True
+
+    def __post_init__(self) -> None:
+        for name, value, known in (
+            ("protocol", self.protocol, captioning.PROTOCOLS),
+            ("soda metric", self.soda_metric, soda.TEXT_METRICS),
+            *(("metric", metric, PARTS) for metric in self.metrics or ()),
+        ):
+            if value not in known:
+                raise InputError(f"unknown {name} {value!r}; choose from {', '.join(known)}")
+
+
+@dataclass(frozen=True)
+class Proposals:
+    """Proposals against the first reference file, and against all pooled."""
+
+    first: localization.Proposals
+    pooled: localization.Proposals
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The parts that were computed, over what `coverage` says. A part that was not asked for is None."""
+
+    settings: Settings
+    parts: tuple[str, ...]
+    coverage: Coverage
+    captioning: captioning.Captioning | None = None
+    soda: soda.Soda | None = None
+    paragraph: paragraph.Paragraphs | None = None
+    proposals: Proposals | None = None
+    segments: segments.Segments | None = None
+
+
+def evaluate(predictions: Source, references: Source | Sequence[Source], **settings: Any) -> Evaluation:
+    """Score predictions (a path or the loaded content) against one or more reference files; see `Settings`."""
+    unknown = set(settings) - {field.name for field in fields(Settings)}
+    if unknown:
+        raise InputError(f"unknown setting {', '.join(sorted(unknown))}; see densevid.evaluation.evaluate.Settings")
+    files = [references] if isinstance(references, Path | str | Mapping) else list(references)
+    tidy: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in settings.items()}
+    chosen = Settings(**tidy)
+    return evaluate_rows(read_predictions(predictions), [read_references(file) for file in files], chosen)
+
+
+def evaluate_rows(predictions: Rows, references: Sequence[Rows], settings: Settings) -> Evaluation:
+    """Score files that are already read."""
+    if not references:
+        raise InputError("at least one reference file is needed")
+    lengths = LengthRange(settings.min_seconds, settings.max_seconds)
+    kept, kept_references = restrict(predictions, references, lengths)
+    parts, skipped = parts_of(kept, kept_references, settings)
+    with meteor.opened(settings.meteor, cache=settings.cache) as engine:
+        results = _run(parts, kept, kept_references, settings, engine)
+    coverage = report_coverage(kept, kept_references, skipped)
+    if not lengths.everything:
+        coverage = replace(coverage, subset=_subset(lengths, (predictions, *references), (kept, *kept_references)))
+    return Evaluation(settings, parts, coverage, **results)
+
+
+def parts_of(predictions: Rows, references: Sequence[Rows], settings: Settings) -> tuple[tuple[str, ...], list[str]]:
+    """The parts to compute, and why a part that is usual was left out.
+
+    By default captioning, soda and paragraph; proposals if every event has a `proposal_score`; segments if every
+    prediction has the times of a reference event.
+    """
+    if settings.metrics is not None:
+        return tuple(part for part in PARTS if part in settings.metrics), []
+    skipped = []
+    without = sum("proposal_score" not in row for row in predictions.raw)
+    if without:
+        skipped.append(f'proposals: {without} of {len(predictions)} events have no "proposal_score"')
+    on_segments = segments.predictions_on_segments(predictions, references)
+    usual = {"captioning": True, "soda": True, "paragraph": True, "proposals": not without, "segments": on_segments}
+    return tuple(part for part in PARTS if usual[part]), skipped
+
+
+def _run(
+    parts: Sequence[str], predictions: Rows, references: Sequence[Rows], settings: Settings, engine: meteor.Meteor
+) -> dict[str, Any]:
+    pool = CaptionPool(engine)
+    results: dict[str, Any] = {}
+    if "paragraph" in parts:  # METEOR of paragraphs takes longest, so it starts first and is collected last
+        files = [paragraph.read_paragraphs(file) for file in settings.paragraphs]
+        told = files or [paragraph.paragraphs_of(rows) for rows in references]
+        paragraphs = paragraph.begin_paragraphs(paragraph.paragraphs_of(predictions), told, engine)
+    if "captioning" in parts:
+        results["captioning"] = captioning.score_captioning(predictions, references, pool, settings.protocol)
+    if "soda" in parts:
+        results["soda"] = soda.score_soda(predictions, references, pool, settings.soda_metric)
+    if "proposals" in parts:
+        first, pooled = (localization.score_proposals(predictions, files) for files in (references[:1], references))
+        results["proposals"] = Proposals(first, pooled)
+    if "segments" in parts:
+        results["segments"] = segments.score_segments(predictions, references, pool)
+    if "paragraph" in parts:
+        results["paragraph"] = paragraphs.finish()
+    return results
+
+
+def _subset(lengths: LengthRange, before: Sequence[Rows], after: Sequence[Rows]) -> dict[str, float | None]:
+    left_out = [len(old) - len(new) for old, new in zip(before, after, strict=True)]
+    return {
+        "min_seconds": lengths.at_least,
+        "max_seconds": lengths.at_most,
+        "predictions_left_out": left_out[0],
+        "references_left_out": sum(left_out[1:]),
+    }

@@ -1,0 +1,35 @@
+"""The paper's figure: recall of proposals over how many are allowed, and over tIoU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from densevid.artifacts import atomic_path
+from densevid.errors import InputError
+from densevid.evaluation.localization import TIOUS, Proposals
+
+
+def plot_proposals(path: Path | str, sides: dict[str, Proposals]) -> None:
+    """Write the two curves of each side as a picture; the ending of the path chooses the kind."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, (over_number, over_tiou) = pyplot.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
+    for side, scores in sides.items():
+        label = f"{side} ({100 * scores.area():.2f})"
+        over_number.plot(scores.average_number_J, 100 * scores.average_recall_J, label=label)
+        over_tiou.plot(TIOUS, 100 * scores.recall_TJ[:, -1], marker="o", label=side)
+    over_number.set(
+        xlabel="proposals per video, on average", ylabel="average recall (%)", xlim=(0, None), ylim=(0, 100)
+    )
+    over_tiou.set(xlabel="tIoU", ylabel="recall at 100 (%)", ylim=(0, 100))
+    over_number.legend(title="references (area)")
+    over_tiou.legend()
+    kind = Path(path).suffix.lstrip(".").lower()
+    if kind not in figure.canvas.get_supported_filetypes():
+        raise InputError(f"{path}: a picture must end in .png, .pdf or .svg")
+    with atomic_path(path) as temporary:
+        figure.savefig(temporary, format=kind, dpi=150)
+    pyplot.close(figure)

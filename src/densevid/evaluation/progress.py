@@ -1,0 +1,66 @@
+"""A bar for anything that takes more than two seconds: rich on a terminal, a line now and then elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from importlib.util import find_spec
+from threading import Lock
+
+PATIENCE_SECONDS = 2.0
+LINE_EVERY_SECONDS = 10.0
+
+
+class Progress:
+    """Counts what is done of what is expected; silent for its first two seconds. Threads may advance it."""
+
+    def __init__(self, what: str) -> None:
+        self.what, self.total, self.done = what, 0, 0
+        self._lock = Lock()
+        self._started: float | None = None
+        self._next_line = 0.0
+        self._rich = sys.stderr.isatty() and find_spec("rich") is not None
+        self._update: Callable[[int, int], None] | None = None
+        self._stop: Callable[[], None] | None = None
+
+    def expect(self, count: int) -> None:
+        """So many more are to be done."""
+        with self._lock:
+            self.total += count
+            if self._started is None and count:
+                self._started = time.monotonic()
+                self._next_line = self._started + PATIENCE_SECONDS
+
+    def advance(self, count: int) -> None:
+        """So many more are done."""
+        with self._lock:
+            self.done += count
+            if time.monotonic() >= self._next_line:
+                self._show()
+
+    def close(self) -> None:
+        """Take the bar away."""
+        if self._stop is not None:
+            self._stop()
+            self._stop = None
+
+    def _show(self) -> None:
+        if not self._rich:
+            self._next_line = time.monotonic() + LINE_EVERY_SECONDS
+            print(f"{self.what}: {self.done:,} of {self.total:,}", file=sys.stderr)
+            return
+        if self._update is None:
+            self._open()
+        assert self._update is not None
+        self._update(self.done, self.total)
+
+    def _open(self) -> None:
+        from rich.console import Console
+        from rich.progress import Progress as Bar
+
+        bar = Bar(console=Console(stderr=True), transient=True)
+        task = bar.add_task(self.what, total=self.total)
+        bar.start()
+        self._stop = bar.stop
+        self._update = lambda done, total: bar.update(task, completed=done, total=total)

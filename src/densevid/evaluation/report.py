@@ -1,0 +1,176 @@
+"""Tables made for reading (rich, or plain text) and for pasting (markdown, LaTeX, CSV). Scores are printed x 100."""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import IO, Any
+
+from densevid.evaluation.compare import Comparison
+from densevid.evaluation.coverage import Coverage
+
+SHORT = {
+    "Bleu_1": "B@1",
+    "Bleu_2": "B@2",
+    "Bleu_3": "B@3",
+    "Bleu_4": "B@4",
+    "ROUGE_L": "ROUGE",
+    "Recall": "Rec",
+    "Precision": "Prec",
+}
+LATEX_SPECIAL = str.maketrans({c: f"\\{c}" for c in "&%$#_{}"} | {"~": r"\textasciitilde{}", "^": r"\^{}", "\\": r"/"})
+
+
+@dataclass(frozen=True)
+class Table:
+    """A title, a header and rows of text; the first column names the row."""
+
+    title: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+def score_tables(content: Mapping[str, Any]) -> Iterator[Table]:
+    """One table for each part of the result's JSON."""
+    if "captioning" in content:
+        parts = content["captioning"]
+        rows = parts["per_tiou"] | {"mean": parts["average"]}
+        yield _table(f"captioning, protocol {content['protocol']}", rows)
+    if "soda" in content:
+        rows = {f"{kind} {mode}": scores for kind, modes in content["soda"].items() for mode, scores in modes.items()}
+        yield _table(f"SODA ({content['soda_metric']})", rows)
+    if "paragraph" in content:
+        yield _table("paragraphs", {"all": content["paragraph"]})
+    if "proposals" in content:
+        sides = content["proposals"]
+        yield _table(
+            "proposals",
+            {side: {k: v for k, v in s.items() if k not in ("recall", "curve")} for side, s in sides.items()},
+        )
+        yield _table("proposal recall at tIoU", {side: scores["recall"] for side, scores in sides.items()})
+    if "segments" in content:
+        yield _table("given segments", content["segments"])
+
+
+def comparison_table(names: tuple[str, str], comparisons: Sequence[Comparison]) -> Table:
+    """Both systems with 95% intervals over videos, their difference and the p of the paired test; of SODA, F1."""
+    header = ("score", *names, "difference", "", "p")
+    rows = [
+        (
+            c.name,
+            f"{percent(c.first)} {_range(c.first_interval)}",
+            f"{percent(c.second)} {_range(c.second_interval)}",
+            f"{100 * c.difference:+.2f}",
+            _range(c.difference_interval),
+            f"{c.p_value:.4f}",
+        )
+        for c in comparisons
+        if not c.name.startswith("soda") or c.name.endswith("f1")
+    ]
+    return Table("comparison (brackets: 95% over videos)", header, rows)
+
+
+def coverage_table(coverage: Coverage) -> Table:
+    """What was scored, for the eye."""
+    events, files = coverage.events_per_video, coverage.files
+    rows = [
+        ("reference videos", str(coverage.reference_videos)),
+        ("with predictions", f"{coverage.predicted_videos} ({len(coverage.missing_videos)} missing, score 0)"),
+        ("unknown videos", str(len(coverage.unknown_videos))),
+        ("events per video", f"{events['mean']:.2f} ({events['min']:g} to {events['max']:g})"),
+        ("reference events per video", f"{coverage.reference_events_per_video:.2f}"),
+        ("repeated sentences", f"{percent(coverage.repeated_sentences)} % of events repeat one of their video"),
+        ("distinct sentences", f"{percent(coverage.distinct_sentences)} % of all"),
+    ]
+    rows += [(f"references {place}", _described(file)) for place, file in enumerate(files["references"], start=1)]
+    rows.append(("predictions", _described(files["predictions"])))
+    rows += [(name.replace("_", " "), str(value)) for name, value in coverage.subset.items() if value is not None]
+    rows += [("skipped", note) for note in coverage.skipped] + [("warning", note) for note in coverage.warnings]
+    return Table("coverage", ("what", ""), rows)
+
+
+def percent(value: float | None) -> str:
+    """A fraction x 100 with two digits; a dash where it is undefined."""
+    return "-" if value is None else f"{100 * value:.2f}"
+
+
+def as_markdown(table: Table) -> str:
+    """A table for a README."""
+    lines = [table.header, ["---", *["---:"] * (len(table.header) - 1)], *table.rows]
+    body = "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+    return f"**{table.title}**\n\n{body}\n"
+
+
+def as_latex(table: Table) -> str:
+    """A table for a paper (booktabs)."""
+    lines = [
+        " & ".join(cell.translate(LATEX_SPECIAL) for cell in line) + r" \\" for line in (table.header, *table.rows)
+    ]
+    columns = "l" + "r" * (len(table.header) - 1)
+    inner = "\n".join([r"\toprule", lines[0], r"\midrule", *lines[1:], r"\bottomrule"])
+    return f"% {table.title}\n\\begin{{tabular}}{{{columns}}}\n{inner}\n\\end{{tabular}}\n"
+
+
+def as_csv(table: Table) -> str:
+    """A table for a spreadsheet."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([(table.title, *table.header[1:]), *table.rows])
+    return text.getvalue()
+
+
+def as_text(table: Table) -> str:
+    """A table for a terminal without rich."""
+    lines = [table.header, *table.rows]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(table.header))]
+    align = str.rjust if len(table.header) > 2 else str.ljust
+    aligned = ("  ".join([line[0].ljust(widths[0]), *map(align, line[1:], widths[1:])]).rstrip() for line in lines)
+    return "\n".join([table.title, *aligned]) + "\n"
+
+
+WRITERS: dict[str, Callable[[Table], str]] = {"markdown": as_markdown, "latex": as_latex, "csv": as_csv}
+FORMATS = ("table", *WRITERS)
+
+
+def show(tables: Sequence[Table], form: str, *, aside: bool = False) -> None:
+    """Print tables on standard output, or on standard error where that one is for pasting."""
+    stream = sys.stderr if aside else sys.stdout
+    if form == "table" and stream.isatty() and find_spec("rich") is not None:
+        _show_rich(tables, stream)
+        return
+    write = WRITERS.get(form, as_text)
+    print("\n".join(write(table) for table in tables), file=stream)
+
+
+def _show_rich(tables: Sequence[Table], stream: IO[str]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    console = Console(highlight=False, file=stream)
+    for table in tables:
+        title = Text(table.title, style="bold")
+        shown = RichTable(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+        numbers = len(table.header) > 2
+        for place, name in enumerate(table.header):
+            shown.add_column(Text(name), justify="right" if place and numbers else "left", no_wrap=numbers)
+        for row in table.rows:
+            shown.add_row(*map(Text, row))
+        console.print(shown)
+
+
+def _table(title: str, rows: Mapping[str, Mapping[str, float | None]]) -> Table:
+    header = ("", *(SHORT.get(name, name) for name in next(iter(rows.values()))))
+    return Table(title, header, [(name, *map(percent, scores.values())) for name, scores in rows.items()])
+
+
+def _described(file: Mapping[str, Any]) -> str:
+    return f"{file['name']}, {file['videos']} videos, {file['events']} events, {file['hash'][:19]}"
+
+
+def _range(interval: tuple[float, float]) -> str:
+    return f"[{100 * interval[0]:.2f}, {100 * interval[1]:.2f}]"

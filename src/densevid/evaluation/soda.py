@@ -1,0 +1,203 @@
+"""SODA: captions as one story. Events are matched to references in order of time, so that the total is greatest.
+
+Written from the paper's and the evaluator's description. For gold g and prediction p of a video, with `text` the METEOR
+(or CIDEr) of the GOLD sentence as hypothesis against the PREDICTED one as reference:
+  a  match on IoU, IoU below t counted 0, for t = .3 .5 .7 .9; score = text of the matched pairs, averaged over t
+  b  match on IoU; score = text of the matched pairs
+  c  match on IoU x text; score = that total
+  d  match on IoU; score = that total
+precision = score / predictions, recall = score / golds, F1 of the two, each per video, then the mean over the videos
+that have both. `merged` pools all reference files, `multi` takes each video's best file by F1, `per_reference` averages
+the scores against each file alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from densevid.evaluation.alignment import Problems
+from densevid.evaluation.captioning import TIOUS
+from densevid.evaluation.cider import Cider, Documents
+from densevid.evaluation.meteor import segment_scores
+from densevid.evaluation.ngrams import Items
+from densevid.evaluation.overlap import interval_iou, pairs_within_videos
+from densevid.evaluation.pool import CaptionPool
+from densevid.evaluation.rows import Booleans, Floats, Integers, Rows, position_in, union_of_videos
+from densevid.evaluation.video_order import official_order
+
+TYPES = ("a", "b", "c", "d")
+MODES = ("merged", "multi", "per_reference")
+TEXT_METRICS = ("METEOR", "CIDEr")
+NAMES = ("precision", "recall", "f1")
+
+
+@dataclass(frozen=True)
+class SodaScores:
+    """precision, recall and F1 of each video (V x 3), and which videos count (V); means of these are the scores.
+
+    `per_reference` has one such table a reference file (F x V x 3): the score is the mean over files of their means.
+    """
+
+    values_FV3: Floats
+    counts_FV: Booleans
+
+    def means(self) -> dict[str, float]:
+        """0 where no video counts."""
+        counted_F1 = np.maximum(self.counts_FV.sum(axis=1), 1)[:, None]
+        table_F3 = np.where(self.counts_FV[:, :, None], self.values_FV3, 0.0).sum(axis=1) / counted_F1
+        return dict(zip(NAMES, map(float, table_F3.mean(axis=0)), strict=True))
+
+
+@dataclass(frozen=True)
+class Soda:
+    """`scores[type][mode]`, over `videos`."""
+
+    metric: str
+    videos: list[str]
+    scores: Mapping[str, Mapping[str, SodaScores]]
+
+
+@dataclass(frozen=True)
+class _Timeline:
+    """Events of the shared videos, list after list; a list is what is matched as one story."""
+
+    list_N: Integers
+    interval_N2: Floats
+    text_N: Integers
+
+
+@dataclass(frozen=True)
+class _Pairs:
+    """Every (gold, prediction) pair of a video, gold after gold, with its IoU; `text` gives the text score of some."""
+
+    golds: _Timeline
+    predicted: _Timeline
+    gold_N: Integers
+    prediction_N: Integers
+    iou_N: Floats
+
+    def text(self, wanted_N: Booleans, metric: str, pool: CaptionPool) -> Floats:
+        """METEOR or CIDEr of the gold sentence against the predicted one as reference, 0 where not wanted."""
+        gold, prediction = self.gold_N[wanted_N], self.prediction_N[wanted_N]
+        texts = self.golds.text_N[gold], self.predicted.text_N[prediction]
+        text_N = np.zeros(len(wanted_N))
+        if metric == "METEOR":
+            text_N[wanted_N] = segment_scores(pool.meteor_statistics(Items.single(*texts)))
+        else:  # every prediction of the video is a document
+            each = np.arange(len(self.predicted.list_N))
+            documents = Documents(self.predicted.list_N, each, self.predicted.text_N)
+            group = self.predicted.list_N[prediction]
+            text_N[wanted_N] = Cider(pool.sentences, group, texts, documents).scores()
+        return text_N
+
+
+def score_soda(
+    predictions: Rows,
+    references: Sequence[Rows],
+    pool: CaptionPool,
+    metric: str = "METEOR",
+    types: Sequence[str] = TYPES,
+) -> Soda:
+    """Score the videos that both sides have; a video with an empty list of predictions scores 0."""
+    videos = _shared_videos(predictions, references, pool)
+    golds, predicted = _gold_lists(videos, references, pool), _timeline(videos, [predictions], pool)
+    pairs = _pair_up(golds, predicted, len(videos))
+    problems = _problems(pairs, (1 + 2 * len(references)) * len(videos), len(videos))
+    has_FV = np.array([[video in held for video in videos] for held in (set(rows.videos) for rows in references)])
+    totals = _totals(problems, pairs, types, metric, pool)
+    scores = {kind: _modes(_precision_recall_f1(problems, totals[kind]), has_FV) for kind in types}
+    return Soda(metric, videos, scores)
+
+
+def _shared_videos(predictions: Rows, references: Sequence[Rows], pool: CaptionPool) -> list[str]:
+    """Videos of both sides, in the evaluator's order where that can change a word."""
+    pool.captions([sentence for rows in (predictions, *references) for sentence in rows.sentences])
+    if pool.order_matters:
+        return official_order([rows.videos for rows in references], predictions.videos)
+    known = set(predictions.videos)
+    return [video for video in union_of_videos(references) if video in known]
+
+
+def _timeline(videos: Sequence[str], files: Sequence[Rows], pool: CaptionPool, *, by_time: bool = True) -> _Timeline:
+    """Events video after video, by start (equal starts in file order) or as the file has them."""
+    video_E = np.concatenate([position_in(videos, rows) for rows in files])
+    interval_E2 = np.concatenate([rows.intervals_E2 for rows in files])
+    caption_E = pool.captions([sentence for rows in files for sentence in rows.sentences])
+    order = np.lexsort((interval_E2[:, 0], video_E)) if by_time else np.argsort(video_E, kind="stable")
+    order = order[video_E[order] >= 0]
+    return _Timeline(video_E[order], interval_E2[order], pool.in_files(caption_E[order], np.zeros_like(order)))
+
+
+def _gold_lists(videos: Sequence[str], references: Sequence[Rows], pool: CaptionPool) -> _Timeline:
+    """(1 + 2 F) x V lists: all files pooled; each file alone, for `per_reference`; each file as it is, for `multi`.
+
+    The evaluator does not sort when it is given several references, so `multi` matches events in file order.
+    """
+    sides = [_timeline(videos, references, pool)]
+    sides += [_timeline(videos, [rows], pool) for rows in references]
+    sides += [_timeline(videos, [rows], pool, by_time=False) for rows in references]
+    list_N = np.concatenate([side.list_N + number * len(videos) for number, side in enumerate(sides)])
+    intervals, texts = [side.interval_N2 for side in sides], [side.text_N for side in sides]
+    return _Timeline(list_N, np.concatenate(intervals), np.concatenate(texts))
+
+
+def _pair_up(golds: _Timeline, predicted: _Timeline, videos: int) -> _Pairs:
+    gold_N, prediction_N = pairs_within_videos(golds.list_N % max(videos, 1), predicted.list_N, videos)
+    iou_N = interval_iou(predicted.interval_N2[prediction_N], golds.interval_N2[gold_N])
+    return _Pairs(golds, predicted, gold_N, prediction_N, iou_N)
+
+
+def _problems(pairs: _Pairs, lists: int, videos: int) -> Problems:
+    """One problem a list of golds, against the predictions of its video."""
+    gold = np.arange(len(pairs.golds.list_N))
+    golds_K = np.bincount(pairs.golds.list_N, minlength=lists)
+    predictions_V = np.bincount(pairs.predicted.list_N, minlength=videos)
+    first_K = np.cumsum(golds_K) - golds_K
+    predictions_K = np.tile(predictions_V, lists // max(videos, 1))
+    return Problems(first_K, golds_K, predictions_K, np.searchsorted(pairs.gold_N, gold))
+
+
+def _totals(
+    problems: Problems, pairs: _Pairs, types: Sequence[str], metric: str, pool: CaptionPool
+) -> dict[str, Floats]:
+    """T x K totals of each type. The text is asked only where it can matter: overlapping pairs (c), matched (a, b)."""
+    iou_N = pairs.iou_N
+    on_iou = problems.solve(iou_N)
+    thresholds = [problems.solve(np.where(iou_N >= tiou, iou_N, 0.0)) for tiou in TIOUS] if "a" in types else []
+    wanted_N = (iou_N > 0) & ("c" in types)
+    for _, _, matched in thresholds + ([on_iou] if "b" in types else []):
+        wanted_N[matched] = True
+    text_N = pairs.text(wanted_N, metric, pool)
+    of_matches = {"a": thresholds, "b": [on_iou]}
+    totals = {"d": on_iou[0][None]}
+    for kind, solutions in of_matches.items():
+        columns = [np.bincount(problem, text_N[pair], len(problems.golds_K)) for _, problem, pair in solutions]
+        totals[kind] = np.array(columns, dtype=np.float64)
+    totals["c"] = problems.solve(iou_N * text_N)[0][None]
+    return totals
+
+
+def _precision_recall_f1(problems: Problems, total_TK: Floats) -> Floats:
+    """T x K x 3, 0 where a side is empty."""
+    precision_TK = total_TK / np.maximum(problems.predictions_K, 1)
+    recall_TK = total_TK / np.maximum(problems.golds_K, 1)
+    both = precision_TK + recall_TK
+    f1_TK = np.divide(2 * precision_TK * recall_TK, both, out=np.zeros_like(both), where=both > 0)
+    return np.stack([precision_TK, recall_TK, f1_TK], axis=2)
+
+
+def _modes(values_TK3: Floats, has_FV: Booleans) -> dict[str, SodaScores]:
+    files, videos = has_FV.shape
+    pooled_TV3, *sides = np.split(values_TK3, 1 + 2 * files, axis=1)
+    alone_TFV3, as_is_TFV3 = np.stack(sides[:files], axis=1), np.stack(sides[files:], axis=1)
+    best_TV = np.where(has_FV, as_is_TFV3[:, :, :, 2], -1.0).argmax(axis=1)
+    multi_TV3 = np.take_along_axis(as_is_TFV3, best_TV[:, None, :, None], axis=1)[:, 0]
+    every = np.ones((1, videos), dtype=bool)
+    return {
+        "merged": SodaScores(pooled_TV3.mean(axis=0)[None], every),
+        "multi": SodaScores(multi_TV3.mean(axis=0)[None], every),
+        "per_reference": SodaScores(alone_TFV3.mean(axis=0), has_FV),
+    }
