@@ -10,8 +10,9 @@ import torch
 from densevid.checkpoint import LoadedModel
 from densevid.config import Config
 from densevid.data.annotations import Annotations
-from densevid.data.batches import SegmentDataset, batches
+from densevid.data.batches import SegmentDataset
 from densevid.data.feature_source import TracksInMemory
+from densevid.data.loading import batches
 from densevid.demo import RECIPE, SMALL, generate, learn
 from densevid.events import Event
 from densevid.inference.captioner import Captioner

@@ -110,7 +110,7 @@ def test_every_stage_agrees(golden: Golden, model: MaskedTransformer) -> None:
     drawn = offsets[row[:, None], positive_BU].flip(-1).flatten(0, 1)
     close(drawn, golden.tensor("out/offsets"))
     next_words = words[:, 1:]
-    close(predictions.word_logits_BLV[next_words != 1], golden.tensor("out/word_logits"))
+    close(predictions.word_logits_PLV[next_words != 1], golden.tensor("out/word_logits"))
 
     everyone = torch.ones_like(positive_BU, dtype=torch.bool)
     targets = Targets(positive_BU, everyone, positive[..., [3, 2]], negative_BU, everyone)
@@ -118,7 +118,7 @@ def test_every_stage_agrees(golden: Golden, model: MaskedTransformer) -> None:
     score, offset = proposal_losses(predictions.proposals, targets, config)
     close(score, golden.tensor("out/cls_loss")[0])
     close(offset, golden.tensor("out/reg_loss")[0])
-    close(word_loss(predictions.word_logits_BLV, words, row >= 0, config), golden.tensor("out/sent_loss")[0])
+    close(word_loss(predictions.word_logits_PLV, words, row >= 0, config), golden.tensor("out/sent_loss")[0])
     if predictions.event_mask.soft_logits_PT is not None:
         close(mask_loss(predictions.event_mask, seen, config), golden.tensor("out/mask_loss")[0])
 

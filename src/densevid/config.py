@@ -80,23 +80,34 @@ class FeaturesConfig:
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """How a model learns: the paper's recipe, SGD with Nesterov momentum, halved on plateau, norm clipped to 1."""
+    """How a model learns: the paper's recipe, SGD with Nesterov momentum, halved on plateau, norm clipped to 1.
+
+    `batch_size` counts the videos that are encoded in a step, over all processes together.
+    """
 
     task: Literal["dense", "proposals", "captions"] = "dense"
     optimizer: Literal["sgd", "adam", "adamw"] = "sgd"
     learning_rate: float = 0.1
     momentum: float = 0.95
+    betas: tuple[float, ...] = (0.9, 0.999)
     weight_decay: float = 1e-5
     gradient_clip: float = 1.0
+    schedule: Literal["plateau", "cosine"] = "plateau"
+    warmup_steps: int = 0
     plateau_factor: float = 0.5
     plateau_patience: int = 1
     epochs: int = 20
     batch_size: int = 56
+    segments_per_video: int = 1
+    precision: Literal["float32", "bfloat16"] = "float32"
+    ema: float = 0.0
+    features_on_device: bool = False
     seed: int = 0
     offset_weight: float = 10.0
     mask_weight: float = 1.0
     score_weight: float = 1.0
     word_weight: float = 0.25
+    label_smoothing: float = 0.0
     reduction: Literal["mean", "sum"] = "mean"
     positives: int = 10
     negatives: int = 10
@@ -107,18 +118,33 @@ class TrainingConfig:
     sampling_every: int = 5
     sampling_end: float = 0.0
     max_words: int = 20
+    reward: Literal["none", "cider", "meteor"] = "none"
+    evaluate_every: int = 0
+    evaluate_videos: int = 0
+    best_by: Literal["loss", "cider", "meteor"] = "loss"
+    checkpoint_every: int = 500
 
     def check(self) -> None:
         """Raise on a value that no run can have."""
         positive = ("learning_rate", "gradient_clip", "epochs", "batch_size", "positives", "negatives", "max_words")
-        for name in (*positive, "sampling_every"):
+        for name in (*positive, "sampling_every", "segments_per_video"):
             _require(getattr(self, name) > 0, f"training.{name}", getattr(self, name), "must be positive")
         weights = ("offset_weight", "mask_weight", "score_weight", "word_weight", "weight_decay", "plateau_patience")
-        for name in (*weights, "seed"):
+        counts = ("warmup_steps", "evaluate_every", "evaluate_videos", "checkpoint_every", "seed")
+        for name in (*weights, *counts):
             _require(getattr(self, name) >= 0, f"training.{name}", getattr(self, name), "must not be negative")
         fractions = ("momentum", "plateau_factor", "positive_iou", "negative_iou")
         for name in (*fractions, "sampling_start", "sampling_step", "sampling_end"):
             _require(0 <= getattr(self, name) <= 1, f"training.{name}", getattr(self, name), "must be in [0, 1]")
+        for name in ("ema", "label_smoothing"):
+            _require(0 <= getattr(self, name) < 1, f"training.{name}", getattr(self, name), "must be in [0, 1)")
+        pair = len(self.betas) == 2 and all(0 <= beta < 1 for beta in self.betas)
+        _require(pair, "training.betas", list(self.betas), "must be two numbers in [0, 1)")
+        if self.best_by != "loss":
+            reason = f"must be at least 1 with training.best_by = {self.best_by!r}"
+            _require(self.evaluate_every > 0, "training.evaluate_every", self.evaluate_every, reason)
+        reason = "rewards sentences, which training.task = 'proposals' does not write"
+        _require(self.reward == "none" or self.task != "proposals", "training.reward", self.reward, reason)
         reason = f"must not exceed training.positive_iou = {self.positive_iou}"
         _require(self.negative_iou <= self.positive_iou, "training.negative_iou", self.negative_iou, reason)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,8 +18,9 @@ from densevid.artifacts import provenance
 from densevid.checkpoint import LoadedModel, save_model
 from densevid.config import Config
 from densevid.data.annotations import Annotations
-from densevid.data.batches import Batch, SegmentDataset, batches
+from densevid.data.batches import SegmentDataset
 from densevid.data.feature_source import TracksInMemory
+from densevid.data.loading import Loader, Plan
 from densevid.data.vocabulary import Vocabulary
 from densevid.events import Event, write_events
 from densevid.inference.captioner import Captioner
@@ -104,11 +104,8 @@ def learn(
             parts = "  ".join(f"{name} {value:.3f}" for name, value in report.items())
             print(f"epoch {epoch + 1:3d}  {parts}", flush=True)
 
-    def of_epoch(epoch: int) -> Iterator[Batch]:
-        return batches(dataset, config.training.batch_size, seed=config.training.seed, epoch=epoch)
-
     model = MaskedTransformer(config, len(vocabulary))
-    fit(model, of_epoch, config, show)
+    fit(model, Loader(dataset, Plan(config.training.batch_size, config.training.seed)), config, show)
     return LoadedModel(model, config, vocabulary, RECIPE)
 
 

@@ -41,9 +41,9 @@ def test_every_mixture_of_the_tables_can_be_built_and_run(encoder: str, decoder:
     model = build(encoder=encoder, decoder=decoder, mask=mask, layers=layers)
     features, valid, anchors, words = inputs()
     predictions = model(features, valid, anchors, words)
-    assert predictions.word_logits_BLV.shape == (2, 5, WORDS)
+    assert predictions.word_logits_PLV.shape == (2, 5, WORDS)
     assert predictions.proposals.logits_BA.shape[1] == len(predictions.proposals.anchors_A2)
-    assert torch.isfinite(predictions.word_logits_BLV).all()
+    assert torch.isfinite(predictions.word_logits_PLV).all()
 
 
 @pytest.mark.parametrize("head", ["three-layer", "procnets"])
@@ -117,7 +117,7 @@ def test_training_and_inference_are_one_body() -> None:
     torch.testing.assert_close(whole.proposals.logits_BA, proposals.logits_BA)
     torch.testing.assert_close(whole.event_mask.mask_PT, mask.mask_PT)
     words_again = model.next_words(words, model.begin_caption(video, mask.mask_PT))
-    torch.testing.assert_close(whole.word_logits_BLV, words_again)
+    torch.testing.assert_close(whole.word_logits_PLV, words_again)
 
 
 def test_what_lies_outside_a_given_segment_does_not_matter() -> None:

@@ -35,7 +35,7 @@ def test_score_and_offsets_count_what_is_present() -> None:
     logits = torch.cat((proposals.logits_BA[0, [4, 1, 7, 0, 2, 3]], proposals.logits_BA[1, [5, 6]]))
     want = F.binary_cross_entropy_with_logits(logits, torch.tensor([1.0, 1, 1, 0, 0, 0, 0, 0]))
     torch.testing.assert_close(score, want)
-    torch.testing.assert_close(offsets, F.smooth_l1_loss(proposals.offsets_BA2[0, [4, 1, 7]], drawn.offsets_BU2[0]))
+    torch.testing.assert_close(offsets, F.smooth_l1_loss(proposals.offsets_BA2[0, [4, 1, 7]], drawn.offsets_PU2[0]))
     summed = proposal_losses(proposals, drawn, SUM)[1]
     torch.testing.assert_close(summed, 2 * offsets)  # both offsets of an anchor, instead of their mean
 
@@ -65,7 +65,7 @@ def test_mask_loss_counts_steps_of_the_video() -> None:
 def test_a_value_that_is_not_counted_cannot_poison_the_loss() -> None:
     proposals = Proposals(torch.zeros(2, 9), torch.zeros(2, 9, 2), torch.zeros(9, 2), 9)
     drawn = targets()
-    drawn.offsets_BU2[1] = torch.nan
+    drawn.offsets_PU2[1] = torch.nan
     assert torch.isfinite(proposal_losses(proposals, drawn, MEAN)[1])
 
 

@@ -53,9 +53,9 @@ def test_pools_equal_a_plain_loop(videos: list[tuple[list[tuple[float, float]], 
             overlaps = [iou(interval, event) for event in spans]
             if min(abs(overlap - limit) for overlap in overlaps for limit in (0.3, 0.7)) < 1e-5:
                 continue  # on the border float32 may fall either way
-            assert bool(got.positive_BA[row, index]) == (overlaps[own] >= 0.7 and within)
+            assert bool(got.positive_PA[row, index]) == (overlaps[own] >= 0.7 and within)
             far = max(overlaps) < 0.3
-            assert bool(got.negative_BA[row, index]) == (far or not within if released else far and within)
+            assert bool(got.negative_PA[row, index]) == (far or not within if released else far and within)
 
 
 @given(st.lists(video, min_size=1, max_size=3), st.integers(0, 1000))
@@ -68,23 +68,23 @@ def test_draws_come_from_the_pools_and_never_twice(
     draw = random_keys(seed, 0, torch.arange(len(videos)), len(ANCHORS))
     targets = assign(ANCHORS, truth, config, draw)
     for row in range(len(videos)):
-        positives = targets.positive_BU[row][targets.positive_present_BU[row]]
-        negatives = targets.negative_BU[row][targets.negative_present_BU[row]]
-        assert available.positive_BA[row, positives].all() and available.negative_BA[row, negatives].all()
-        assert len(positives) == min(10, int(available.positive_BA[row].sum())) == len(positives.unique())
-        assert len(negatives) == min(10, int(available.negative_BA[row].sum())) == len(negatives.unique())
-        moved = apply_offsets(ANCHORS[positives], targets.offsets_BU2[row][targets.positive_present_BU[row]])
-        torch.testing.assert_close(moved, truth.segment_B2[row].expand_as(moved), atol=1e-4, rtol=1e-4)
-    assert targets.captioned_B.tolist() == targets.positive_BU[:, 0].tolist()
-    assert targets.captioned_present_B.tolist() == available.positive_BA.any(dim=1).tolist()
+        positives = targets.positive_PU[row][targets.positive_present_PU[row]]
+        negatives = targets.negative_PU[row][targets.negative_present_PU[row]]
+        assert available.positive_PA[row, positives].all() and available.negative_PA[row, negatives].all()
+        assert len(positives) == min(10, int(available.positive_PA[row].sum())) == len(positives.unique())
+        assert len(negatives) == min(10, int(available.negative_PA[row].sum())) == len(negatives.unique())
+        moved = apply_offsets(ANCHORS[positives], targets.offsets_PU2[row][targets.positive_present_PU[row]])
+        torch.testing.assert_close(moved, truth.segment_P2[row].expand_as(moved), atol=1e-4, rtol=1e-4)
+    assert targets.captioned_P.tolist() == targets.positive_PU[:, 0].tolist()
+    assert targets.captioned_present_P.tolist() == available.positive_PA.any(dim=1).tolist()
 
 
 def test_no_positive_anchor_means_no_caption() -> None:
     truth = truth_of([([(0.0, 29.0)], 0, STEPS)])
     targets = assign(ANCHORS, truth, TrainingConfig(), random_keys(0, 0, torch.arange(1), len(ANCHORS)))
-    assert not targets.positive_present_BU.any() and not targets.captioned_present_B.any()
-    assert targets.negative_present_BU.all()
-    assert torch.isfinite(targets.offsets_BU2).all()
+    assert not targets.positive_present_PU.any() and not targets.captioned_present_P.any()
+    assert targets.negative_present_PU.all()
+    assert torch.isfinite(targets.offsets_PU2).all()
 
 
 def test_draws_depend_on_seed_epoch_and_sample_alone() -> None:

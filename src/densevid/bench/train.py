@@ -150,14 +150,14 @@ def generated_batch(config: Config, size: int) -> Batch:
     words[:, 0] = 2
     return Batch(
         videos=["generated"] * size,
-        sample_B=torch.arange(size, device="cuda"),
+        sample_P=torch.arange(size, device="cuda"),
         features_BTF=normal(size, steps, width),
         valid_BT=torch.ones(size, steps, dtype=torch.bool, device="cuda"),
         events_BG2=segment[:, None],
         event_valid_BG=torch.ones(size, 1, dtype=torch.bool, device="cuda"),
-        segment_B2=segment,
-        segment_index_B=torch.zeros(size, dtype=torch.long, device="cuda"),
-        words_BL=words,
+        segment_P2=segment,
+        segment_index_P=torch.zeros(size, dtype=torch.long, device="cuda"),
+        words_PL=words,
         padded=False,
     )
 

@@ -1,14 +1,14 @@
 """Batches: a sample is one annotated segment of a video, with all the video's events beside it.
 
 Times become steps here, by each track's own clock, and everything is cut to the model's window: of a longer video the
-first `model.window` steps are seen, and an event counts as far as it lies in them.
+first `model.window` steps are seen, and an event counts as far as it lies in them. Which samples share a batch, and in
+which order, is `loading`'s to say.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -24,38 +24,43 @@ from densevid.data.feature_source import FeatureSource, streams_text
 from densevid.data.vocabulary import PAD, Vocabulary
 from densevid.errors import InputError
 from densevid.events import Event
-from densevid.tracks import Extent
+from densevid.tracks import Extent, FloatArray
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One segment: the features of its video, the video's events in steps, which of them it is, and its words."""
+    """One segment of a video, or several that share its features, with all the video's events, in steps."""
 
-    number: int
+    number_P: Tensor  # numbers of the segments in their dataset
     video: str
-    features_TF: Tensor
+    steps: int
+    features_TF: FloatArray | None  # a view of the file they come from; None if they are somewhere else already
     events_G2: Tensor
-    segment_index: int
-    words_L: Tensor
+    segment_index_P: Tensor  # which of the events the segments are
+    words_PL: Tensor
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Samples side by side: B samples, T = window steps, F features, G events at most, L = max_words + 1 words."""
+    """Samples side by side: B videos of T = window steps, P segments of them, G events a video, L = max_words + 1.
+
+    With one segment a video, B and P are the same; with several, `video_P` says whose each one is.
+    """
 
     videos: list[str]
-    sample_B: Tensor  # number of the sample in its dataset
-    features_BTF: Tensor  # float32, zero where there is no video
+    features_BTF: Tensor  # in the precision they are stored in, zero where there is no video
     valid_BT: Tensor  # True where the video is
-    events_BG2: Tensor  # all events of the sample's video, in steps, zero where there is none
+    events_BG2: Tensor  # all events of each video, in steps, zero where there is none
     event_valid_BG: Tensor
-    segment_B2: Tensor  # the sample's own segment, in steps
-    segment_index_B: Tensor  # which of the events that is
-    words_BL: Tensor  # <init>, words, <eos>, then <pad>
-    padded: bool = True  # False: every step of every sample is valid
+    sample_P: Tensor  # number of the segment in its dataset
+    segment_P2: Tensor  # the segment, in steps
+    segment_index_P: Tensor  # which of the events that is
+    words_PL: Tensor  # <init>, words, <eos>, then <pad>
+    video_P: Tensor | None = None  # the row of each segment's video; None: its own
+    padded: bool = True  # False: every step of every video is valid
 
     def __len__(self) -> int:
-        return len(self.videos)
+        return len(self.sample_P)
 
     def to(self, device: torch.device | str) -> Batch:
         """The batch on another device; from pinned memory the copy does not wait."""
@@ -64,6 +69,10 @@ class Batch:
     def pin_memory(self) -> Batch:
         """The batch in memory that a GPU can fetch by itself."""
         return self._with_tensors(lambda tensor: tensor.pin_memory())
+
+    def of_segments(self, per_video: Tensor) -> Tensor:
+        """What belongs to each video, one row per segment."""
+        return per_video if self.video_P is None else per_video[self.video_P]
 
     def _with_tensors(self, change: Callable[[Tensor], Tensor]) -> Batch:
         changed: dict[str, Any] = {
@@ -94,38 +103,53 @@ class SampleReport:
 
 
 class SegmentDataset(Dataset[Sample]):
-    """Every annotated segment that lies, at least in part, in the window of a video that has features."""
+    """Every annotated segment that lies, at least in part, in the window of a video that has features.
+
+    What it knows of N segments in V videos is a handful of arrays, which loading processes share with this one.
+    """
 
     def __init__(self, annotations: Annotations, source: FeatureSource, vocabulary: Vocabulary, config: Config) -> None:
         self.source, self.window = source, config.model.window
         _require_widths(source, config)
         sentences: list[str] = []
-        self._segments: list[tuple[str, int]] = []
-        self._events_G2: dict[str, Tensor] = {}
+        events: list[npt.NDArray[np.float64]] = [np.empty((0, 2))]
         outside = cut = 0
-        here = [video for video in annotations.events if video in source]
-        for video in here:
-            events = annotations.events[video]
-            steps_G2, kept_G, cut_G = events_in_window(events, source.extent(video), self.window)
-            self._events_G2[video] = torch.from_numpy(steps_G2[kept_G]).float()
-            self._segments += [(video, index) for index in range(int(kept_G.sum()))]
-            sentences += [event.sentence for event, kept in zip(events, kept_G, strict=True) if kept]
+        self.videos = [video for video in annotations.events if video in source]
+        extents = [source.extent(video) for video in self.videos]
+        for video, extent in zip(self.videos, extents, strict=True):
+            told = annotations.events[video]
+            steps_G2, kept_G, cut_G = events_in_window(told, extent, self.window)
+            events.append(steps_G2[kept_G])
+            sentences += [event.sentence for event, kept in zip(told, kept_G, strict=True) if kept]
             outside += int((~kept_G).sum())
             cut += int(cut_G.sum())
-        if not self._segments:
-            raise InputError(_nothing_to_train_on(annotations, source, here))
-        self._words_NL = encode_all(vocabulary, sentences, config.training.max_words)
-        missing = len(annotations) - len(here)
-        self.report = SampleReport(len(self), len(here), missing, outside, cut)
+        if not sentences:
+            raise InputError(_nothing_to_train_on(annotations, source, self.videos))
+        count_V = np.array([len(rows) for rows in events[1:]])
+        self.first_V = np.cumsum(count_V) - count_V
+        self.video_N = np.repeat(np.arange(len(self.videos)), count_V)
+        self.steps_V = np.array([min(extent.steps, self.window) for extent in extents])
+        self.segments_N2 = torch.from_numpy(np.concatenate(events)).float()
+        self.words_NL = encode_all(vocabulary, sentences, config.training.max_words)
+        self.sentences = sentences
+        missing = len(annotations) - len(self.videos)
+        self.report = SampleReport(len(self), len(self.videos), missing, outside, cut)
 
     def __len__(self) -> int:
-        return len(self._segments)
+        return len(self.video_N)
 
-    def __getitem__(self, index: int) -> Sample:
-        video, segment_index = self._segments[index]
-        values = self.source.track(video).values[: self.window]
-        features_TF = torch.from_numpy(np.array(values, dtype=np.float32))
-        return Sample(index, video, features_TF, self._events_G2[video], segment_index, self._words_NL[index])
+    def __getitem__(self, number: int) -> Sample:
+        return self.sample([number])
+
+    def sample(self, numbers: Sequence[int], *, with_features: bool = True) -> Sample:
+        """One or more segments of the same video."""
+        number_P = torch.tensor(numbers)
+        row = int(self.video_N[numbers[0]])
+        video, first, steps = self.videos[row], int(self.first_V[row]), int(self.steps_V[row])
+        last = int(self.first_V[row + 1]) if row + 1 < len(self.videos) else len(self)
+        features_TF = self.source.track(video).values[:steps] if with_features else None
+        events_G2 = self.segments_N2[first:last]
+        return Sample(number_P, video, steps, features_TF, events_G2, number_P - first, self.words_NL[number_P])
 
     def collate(self, samples: Sequence[Sample]) -> Batch:
         """A batch at this dataset's window: what a DataLoader wants as `collate_fn`."""
@@ -134,41 +158,36 @@ class SegmentDataset(Dataset[Sample]):
 
 def collate(samples: Sequence[Sample], window: int) -> Batch:
     """Put samples side by side, padded to the window."""
-    steps_B = torch.tensor([len(sample.features_TF) for sample in samples])
-    counts_B = torch.tensor([len(sample.events_G2) for sample in samples])
-    features_BTF = samples[0].features_TF.new_zeros(len(samples), window, samples[0].features_TF.shape[1])
-    for features_TF, sample in zip(features_BTF, samples, strict=True):
-        features_TF[: len(sample.features_TF)] = sample.features_TF
+    steps_B = torch.tensor([sample.steps for sample in samples])
+    count_B = torch.tensor([len(sample.events_G2) for sample in samples])
     events_BG2 = pad_sequence([sample.events_G2 for sample in samples], batch_first=True)
-    index_B = torch.tensor([sample.segment_index for sample in samples])
+    index_P = torch.cat([sample.segment_index_P for sample in samples])
+    row_P = torch.repeat_interleave(torch.tensor([len(sample.number_P) for sample in samples]))
     return Batch(
         videos=[sample.video for sample in samples],
-        sample_B=torch.tensor([sample.number for sample in samples]),
-        features_BTF=features_BTF,
+        features_BTF=_padded_features(samples, window),
         valid_BT=torch.arange(window) < steps_B[:, None],
         events_BG2=events_BG2,
-        event_valid_BG=torch.arange(events_BG2.shape[1]) < counts_B[:, None],
-        segment_B2=events_BG2[torch.arange(len(samples)), index_B],
-        segment_index_B=index_B,
-        words_BL=torch.stack([sample.words_L for sample in samples]),
+        event_valid_BG=torch.arange(events_BG2.shape[1]) < count_B[:, None],
+        sample_P=torch.cat([sample.number_P for sample in samples]),
+        segment_P2=events_BG2[row_P, index_P],
+        segment_index_P=index_P,
+        words_PL=torch.cat([sample.words_PL for sample in samples]),
+        video_P=row_P if len(row_P) > len(samples) else None,
         padded=bool((steps_B < window).any()),
     )
 
 
-def order(count: int, seed: int, epoch: int) -> list[int]:
-    """The order of the samples in an epoch: a function of seed and epoch alone."""
-    permuted: list[int] = np.random.default_rng([seed, epoch]).permutation(count).tolist()
-    return permuted
-
-
-def batches(dataset: SegmentDataset, size: int, *, seed: int, epoch: int) -> Iterator[Batch]:
-    """All samples of one epoch in its own order, `size` at a time; a last one joins others, for a norm needs two."""
-    numbers = order(len(dataset), seed, epoch)
-    starts = list(range(0, len(numbers), size))
-    if len(starts) > 1 and len(numbers) - starts[-1] == 1:
-        starts.pop()
-    for start, end in pairwise([*starts, len(numbers)]):
-        yield dataset.collate([dataset[number] for number in numbers[start:end]])
+def _padded_features(samples: Sequence[Sample], window: int) -> Tensor:
+    """B x window x F, as float16 where it is stored so (half the bytes to move), else as float32."""
+    stored = [sample.features_TF for sample in samples if sample.features_TF is not None]
+    if not stored:
+        return torch.empty(len(samples), 0, 0)
+    half = all(values.dtype == np.float16 for values in stored)
+    features_BTF = np.zeros((len(samples), window, stored[0].shape[1]), np.float16 if half else np.float32)
+    for features_TF, values in zip(features_BTF, stored, strict=True):
+        features_TF[: len(values)] = values
+    return torch.from_numpy(features_BTF)
 
 
 def events_in_window(

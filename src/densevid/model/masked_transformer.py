@@ -40,11 +40,12 @@ class EncodedVideo:
 
 @dataclass(frozen=True)
 class Predictions:
-    """All that the losses need: every proposal, and for the captioned one its mask and its words."""
+    """All that the losses need: every proposal, and for the captioned ones mask, masked memory and words."""
 
     proposals: Proposals
     event_mask: EventMask
-    word_logits_BLV: Tensor
+    memory: Memory
+    word_logits_PLV: Tensor
 
 
 class MaskedTransformer(nn.Module):
@@ -127,16 +128,28 @@ class MaskedTransformer(nn.Module):
         return self.caption_decoder(words_PL, state)
 
     def forward(
-        self, features_BTF: Tensor, valid_BT: Tensor, anchor_B: Tensor, words_BL: Tensor, *, padded: bool = True
+        self,
+        features_BTF: Tensor,
+        valid_BT: Tensor,
+        anchor_P: Tensor,
+        words_PL: Tensor,
+        video_P: Tensor | None = None,
+        *,
+        padded: bool = True,
     ) -> Predictions:
-        """Propose everywhere and caption the proposal of one anchor a video, with the true words as input."""
+        """Propose everywhere and caption the proposals of given anchors, with the true words as input.
+
+        `video_P` is the row of each proposal's video; without it there is one proposal a video, in order.
+        """
         video = self.encode(features_BTF, valid_BT, padded=padded)
         proposals = self.propose(video)
-        row_B = torch.arange(len(anchor_B), device=anchor_B.device)
-        limit_B = self.window_limit(video)
-        event_mask = self.event_mask(proposals.pick(row_B, anchor_B), features_BTF.shape[1], limit_B)
-        state = self.begin_caption(video, event_mask.mask_PT)
-        return Predictions(proposals, event_mask, self.next_words(words_BL, state))
+        row_P = torch.arange(len(anchor_P), device=anchor_P.device) if video_P is None else video_P
+        shown = video if video_P is None else video.select(video_P)
+        limit_P = self.window_limit(shown)
+        event_mask = self.event_mask(proposals.pick(row_P, anchor_P), features_BTF.shape[1], limit_P)
+        memory = self.focus(shown, event_mask.mask_PT)
+        word_logits_PLV = self.next_words(words_PL, self.caption_decoder.begin(memory))
+        return Predictions(proposals, event_mask, memory, word_logits_PLV)
 
     def window_limit(self, video: EncodedVideo) -> Tensor:
         """Where windows must end: at the end of the video; the release trains with the end of the padding."""

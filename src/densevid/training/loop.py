@@ -1,74 +1,113 @@
-"""Epochs: batches go through the step, the optimiser moves the weights, the learning rate follows the plateau."""
+"""Epochs: batches go to the learner, the learning rate follows what comes out. `run` adds files, ranks and resuming."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
-import torch
-from torch import nn
-
-from densevid.config import Config, TrainingConfig
-from densevid.data.batches import Batch
-from densevid.errors import InputError
+from densevid.config import Config
+from densevid.data.loading import Loader
 from densevid.model.masked_transformer import MaskedTransformer
-from densevid.training.step import total_loss
+from densevid.training.learner import Learner
+from densevid.training.schedule import optimizer_for
+from densevid.training.watch import Sums, Watch
+
+__all__ = ["EpochReport", "Loop", "Position", "fit", "optimizer_for"]
 
 EpochReport = dict[str, float]
 
 
-def optimizer_for(model: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer:
-    """The paper's SGD with Nesterov momentum, or Adam or AdamW."""
-    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    if config.optimizer == "sgd":
-        return torch.optim.SGD(
-            parameters,
-            lr=config.learning_rate,
-            momentum=config.momentum,
-            nesterov=config.momentum > 0,
-            weight_decay=config.weight_decay,
-        )
-    kind = torch.optim.Adam if config.optimizer == "adam" else torch.optim.AdamW
-    return kind(parameters, lr=config.learning_rate, weight_decay=config.weight_decay)
+@dataclass
+class Position:
+    """Where in the run we are: the epoch, how many of its batches are done, and the sums of their losses."""
+
+    epoch: int = 0
+    batch: int = 0
+    sums: Sums = field(default_factory=Sums)
+
+
+class Loop:
+    """The epochs of a run from a position on. What else happens is for `after_step`, `judge` and `after_epoch`."""
+
+    def __init__(self, learner: Learner, loader: Loader, position: Position | None = None) -> None:
+        self.learner, self.loader, self.position = learner, loader, position or Position()
+
+    def run(self) -> None:
+        """Learn until the last epoch is done, or until `stopped`."""
+        while self.position.epoch < self.learner.config.training.epochs and not self.stopped():
+            if not self._finish_epoch():
+                return
+            report = self.position.sums.means()
+            self.learner.schedule.after_epoch(self.judge(report))
+            self.position = Position(self.position.epoch + 1)
+            self.after_epoch(report)
+
+    def _finish_epoch(self) -> bool:
+        """The rest of the epoch; False if the run was stopped in it."""
+        position, watch = self.position, Watch()
+        self.learner.model.train()
+        for batch in self.loader.batches(position.epoch, position.batch):
+            values = self.learner.learn(batch, position.epoch)
+            position.batch += 1
+            for row in watch.add(self.learner.step, batch.videos, values):
+                self._count(row)
+            if self.wants_all():
+                for row in watch.drain():
+                    self._count(row)
+            self.after_step(len(batch))
+            if self.stopped():
+                break
+        for row in watch.drain():
+            self._count(row)
+        return position.batch == self.loader.steps(position.epoch)
+
+    def _count(self, row: dict[str, float]) -> None:
+        self.position.sums.add(row)
+        self.after_values(row)
+
+    def stopped(self) -> bool:
+        """Whether to end here."""
+        return False
+
+    def wants_all(self) -> bool:
+        """Whether the values of this very step are needed after it, which means to wait for the device."""
+        return False
+
+    def after_values(self, row: dict[str, float]) -> None:
+        """The losses of a step are known; on a GPU that is some steps later."""
+
+    def after_step(self, samples: int) -> None:
+        """A batch has been learnt from."""
+
+    def judge(self, report: EpochReport) -> float:
+        """The loss that decides about a plateau: the validation's, where there is one."""
+        return report["total"]
+
+    def after_epoch(self, report: EpochReport) -> None:
+        """An epoch is done and `position` is at the start of the next."""
+
+
+class _ReportingLoop(Loop):
+    """Tells somebody about every epoch."""
+
+    def __init__(self, learner: Learner, loader: Loader, on_epoch: Callable[[int, EpochReport], None]) -> None:
+        super().__init__(learner, loader)
+        self.on_epoch = on_epoch
+
+    def after_epoch(self, report: EpochReport) -> None:
+        """Tell."""
+        self.on_epoch(self.position.epoch - 1, {**report, "learning_rate": self.learner.learning_rate})
 
 
 def fit(
     model: MaskedTransformer,
-    batches: Callable[[int], Iterable[Batch]],
+    loader: Loader,
     config: Config,
     on_epoch: Callable[[int, EpochReport], None] = lambda epoch, report: None,
 ) -> MaskedTransformer:
-    """Train for `config.training.epochs` epochs; `batches(epoch)` gives the batches of one."""
-    settings = config.training
-    optimizer = optimizer_for(model, settings)
-    plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(
-        optimizer, factor=settings.plateau_factor, patience=settings.plateau_patience
-    )
-    model.train()
-    for epoch in range(settings.epochs):
-        totals: dict[str, float] = {}
-        count = 0
-        for batch in batches(epoch):
-            parts = train_step(model, batch, config, optimizer, epoch)
-            for name, value in parts.items():
-                totals[name] = totals.get(name, 0.0) + float(value)
-            count += 1
-        report = {name: value / count for name, value in totals.items()}
-        plateau.step(report["total"])
-        on_epoch(epoch, {**report, "learning_rate": optimizer.param_groups[0]["lr"]})
+    """Train a model in memory, without a run folder."""
+    learner = Learner(model, config, config.training.epochs * loader.steps(0))
+    _ReportingLoop(learner, loader, on_epoch).run()
+    if learner.average is not None:
+        model.load_state_dict(learner.average.tensors)
     return model.eval()
-
-
-def train_step(
-    model: MaskedTransformer, batch: Batch, config: Config, optimizer: torch.optim.Optimizer, epoch: int
-) -> dict[str, torch.Tensor]:
-    """Forward, backward, clip, step; a loss that is not a number stops the run with the batch named."""
-    optimizer.zero_grad(set_to_none=True)
-    loss, losses = total_loss(model, batch, config, epoch)
-    if not torch.isfinite(loss):
-        raise InputError(
-            f"the loss is {float(loss)} in epoch {epoch} for the videos {', '.join(batch.videos[:4])}, ..."
-        )
-    loss.backward()
-    nn.utils.clip_grad_norm_(model.parameters(), config.training.gradient_clip)
-    optimizer.step()
-    return {"total": loss.detach(), **losses.detached()}

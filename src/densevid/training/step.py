@@ -2,59 +2,128 @@
 
 from __future__ import annotations
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from densevid.config import Config
 from densevid.data.batches import Batch
 from densevid.model.masked_transformer import MaskedTransformer
-from densevid.training.losses import Losses, dense_losses, proposal_losses, word_loss
+from densevid.model.video_encoder import Memory
+from densevid.training.losses import Losses, mask_loss, proposal_losses, word_loss
+from densevid.training.rewards import Reward, reward_loss
 from densevid.training.scheduled_sampling import mix_words, sampling_ratio
 from densevid.training.targets import Targets, Truth, assign, random_keys
 
 
-def batch_losses(model: MaskedTransformer, batch: Batch, config: Config, epoch: int = 0) -> Losses:
+class Objective(nn.Module):
+    """What is minimised, as a module, so that DistributedDataParallel can stand around it.
+
+    With a reward, sentences learn from it instead of from the true words, while training.
+    """
+
+    def __init__(self, model: MaskedTransformer, config: Config, reward: Reward | None = None) -> None:
+        super().__init__()
+        self.model, self.config, self.reward = model, config, reward
+
+    def forward(self, batch: Batch, epoch: int) -> tuple[Tensor, dict[str, Tensor]]:
+        """The weighted sum, and its parts by name."""
+        total, losses = total_loss(self.model, batch, self.config, epoch, self.reward)
+        return total, losses.detached()
+
+
+def total_loss(
+    model: MaskedTransformer, batch: Batch, config: Config, epoch: int = 0, reward: Reward | None = None
+) -> tuple[Tensor, Losses]:
+    """The weighted sum to minimise, and its parts."""
+    losses = batch_losses(model, batch, config, epoch, reward)
+    return losses.total(config.training), losses
+
+
+def batch_losses(
+    model: MaskedTransformer, batch: Batch, config: Config, epoch: int = 0, reward: Reward | None = None
+) -> Losses:
     """The losses of one batch under the task of the configuration."""
     if config.training.task == "captions":
-        return caption_losses(model, batch, config, epoch)
+        return caption_losses(model, batch, config, epoch, reward)
     targets = batch_targets(model, batch, config, epoch)
-    valid_BT = model.seen(batch.valid_BT)
     if config.training.task == "proposals":
-        proposals = model.propose(model.encode(batch.features_BTF, valid_BT, padded=batch.padded))
-        score, offsets = proposal_losses(proposals, targets, config.training)
-        nothing = score.new_zeros(())
-        return Losses(score, offsets, nothing, nothing)
-    words_BL = batch.words_BL[:, :-1]
-    predictions = model(batch.features_BTF, valid_BT, targets.captioned_B, words_BL, padded=batch.padded)
-    return dense_losses(predictions, targets, valid_BT, batch.words_BL, config.training)
+        return only_proposal_losses(model, batch, targets, config)
+    return dense_losses(model, batch, targets, config, reward)
+
+
+def dense_losses(
+    model: MaskedTransformer, batch: Batch, targets: Targets, config: Config, reward: Reward | None = None
+) -> Losses:
+    """All four, end to end; samples without a positive anchor have negatives only."""
+    features_BTF, valid_BT = batch.features_BTF.float(), model.seen(batch.valid_BT)
+    words_PL = batch.words_PL[:, :-1]
+    predictions = model(
+        features_BTF, valid_BT, targets.captioned_P, words_PL, batch.video_P, padded=batch.padded
+    )
+    score, offsets = proposal_losses(predictions.proposals, targets, config.training, batch.video_P)
+    present_P = targets.captioned_present_P
+    counted_PT = batch.of_segments(valid_BT) & present_P[:, None]
+    mask = mask_loss(predictions.event_mask, counted_PT, config.training)
+    if reward is not None and model.training:
+        words = reward_loss(model, predictions.memory, batch, present_P, reward)
+    else:
+        words = _word_loss(model, predictions.word_logits_PLV, batch, present_P, config)
+    return Losses(score, offsets, mask, words)
+
+
+def only_proposal_losses(model: MaskedTransformer, batch: Batch, targets: Targets, config: Config) -> Losses:
+    """Score and offsets: nothing is captioned."""
+    proposals = model.propose(
+        model.encode(batch.features_BTF.float(), model.seen(batch.valid_BT), padded=batch.padded)
+    )
+    score, offsets = proposal_losses(proposals, targets, config.training, batch.video_P)
+    nothing = score.new_zeros(())
+    return Losses(score, offsets, nothing, nothing)
 
 
 def batch_targets(model: MaskedTransformer, batch: Batch, config: Config, epoch: int) -> Targets:
     """Draw the anchors of this epoch for every sample."""
-    anchors_A2 = model.proposal_decoder.grid.anchors(batch.features_BTF.shape[1], batch.features_BTF.device)
-    length_B = batch.valid_BT.sum(dim=1)
-    truth = Truth(batch.events_BG2, batch.event_valid_BG, batch.segment_B2, length_B)
-    draw = random_keys(config.training.seed, epoch, batch.sample_B, len(anchors_A2))
+    anchors_A2 = model.proposal_decoder.grid.anchors(batch.valid_BT.shape[1], batch.valid_BT.device)
+    events_PG2, event_valid_PG = batch.of_segments(batch.events_BG2), batch.of_segments(batch.event_valid_BG)
+    length_P = batch.of_segments(batch.valid_BT.sum(dim=1))
+    truth = Truth(events_PG2, event_valid_PG, batch.segment_P2, length_P)
+    draw = random_keys(config.training.seed, epoch, batch.sample_P, len(anchors_A2))
     return assign(anchors_A2, truth, config.training, draw, released=model.released)
 
 
-def caption_losses(model: MaskedTransformer, batch: Batch, config: Config, epoch: int) -> Losses:
+def caption_losses(
+    model: MaskedTransformer, batch: Batch, config: Config, epoch: int, reward: Reward | None = None
+) -> Losses:
     """Caption the true segments: no proposals, the window of the segment is the mask."""
-    valid_BT = model.seen(batch.valid_BT)
-    video = model.encode(batch.features_BTF, valid_BT, padded=batch.padded)
-    mask_BT = model.segment_mask(batch.segment_B2, batch.features_BTF.shape[1], model.window_limit(video))
-    memory = model.focus(video, mask_BT)
-    words_BL = batch.words_BL[:, :-1]
-    logits_BLV = model.next_words(words_BL, model.caption_decoder.begin(memory))
+    memory = segment_memory(model, batch)
+    everyone_P = batch.sample_P >= 0
+    if reward is not None and model.training:
+        words = reward_loss(model, memory, batch, everyone_P, reward)
+    else:
+        logits_PLV = _sampled_logits(model, memory, batch.words_PL[:, :-1], config, epoch)
+        words = _word_loss(model, logits_PLV, batch, everyone_P, config)
+    nothing = words.new_zeros(())
+    return Losses(nothing, nothing, nothing, words)
+
+
+def segment_memory(model: MaskedTransformer, batch: Batch) -> Memory:
+    """What the caption decoder reads of each true segment."""
+    video = model.encode(batch.features_BTF.float(), model.seen(batch.valid_BT), padded=batch.padded)
+    shown = video if batch.video_P is None else video.select(batch.video_P)
+    mask_PT = model.segment_mask(batch.segment_P2, batch.valid_BT.shape[1], model.window_limit(shown))
+    return model.focus(shown, mask_PT)
+
+
+def _sampled_logits(model: MaskedTransformer, memory: Memory, words_PL: Tensor, config: Config, epoch: int) -> Tensor:
+    """Next words after the true ones or, while training with scheduled sampling, after some guessed ones."""
+    logits_PLV = model.next_words(words_PL, model.caption_decoder.begin(memory))
     ratio = sampling_ratio(config.training, epoch) if model.training else 0.0
-    if ratio:
-        mixed_BL = mix_words(words_BL, logits_BLV.detach(), ratio)
-        logits_BLV = model.next_words(mixed_BL, model.caption_decoder.begin(memory))
-    everyone_B = valid_BT.any(dim=1)
-    nothing = logits_BLV.new_zeros(())
-    return Losses(nothing, nothing, nothing, word_loss(logits_BLV, batch.words_BL, everyone_B, config.training))
+    if not ratio:
+        return logits_PLV
+    mixed_PL = mix_words(words_PL, logits_PLV.detach(), ratio)
+    return model.next_words(mixed_PL, model.caption_decoder.begin(memory))
 
 
-def total_loss(model: MaskedTransformer, batch: Batch, config: Config, epoch: int = 0) -> tuple[Tensor, Losses]:
-    """The weighted sum to minimise, and its parts."""
-    losses = batch_losses(model, batch, config, epoch)
-    return losses.total(config.training), losses
+def _word_loss(model: MaskedTransformer, logits_PLV: Tensor, batch: Batch, present_P: Tensor, config: Config) -> Tensor:
+    """Labels are smoothed while training alone, so that validation losses compare."""
+    smoothing = config.training.label_smoothing if model.training else 0.0
+    return word_loss(logits_PLV, batch.words_PL, present_P, config.training, smoothing)

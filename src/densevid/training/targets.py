@@ -22,39 +22,39 @@ from densevid.model.anchors import anchor_intervals, offsets_to
 class Targets:
     """Drawn anchors per sample, best-drawn first; `*_present` is False where a pool had fewer than U."""
 
-    positive_BU: Tensor
-    positive_present_BU: Tensor
-    offsets_BU2: Tensor
-    negative_BU: Tensor
-    negative_present_BU: Tensor
+    positive_PU: Tensor
+    positive_present_PU: Tensor
+    offsets_PU2: Tensor
+    negative_PU: Tensor
+    negative_present_PU: Tensor
 
     @property
-    def captioned_B(self) -> Tensor:
+    def captioned_P(self) -> Tensor:
         """The anchor to caption: a random positive, which the first drawn one is."""
-        return self.positive_BU[:, 0]
+        return self.positive_PU[:, 0]
 
     @property
-    def captioned_present_B(self) -> Tensor:
+    def captioned_present_P(self) -> Tensor:
         """Whether the sample has a positive anchor at all."""
-        return self.positive_present_BU[:, 0]
+        return self.positive_present_PU[:, 0]
 
 
 @dataclass(frozen=True)
 class Truth:
     """The geometry of a batch, in steps: all events of each video, the sample's own segment, the video's length."""
 
-    events_BG2: Tensor
-    event_valid_BG: Tensor
-    segment_B2: Tensor
-    length_B: Tensor
+    events_PG2: Tensor
+    event_valid_PG: Tensor
+    segment_P2: Tensor
+    length_P: Tensor
 
 
 @dataclass(frozen=True)
 class Pools:
     """Which anchors may be drawn as positives and negatives."""
 
-    positive_BA: Tensor
-    negative_BA: Tensor
+    positive_PA: Tensor
+    negative_PA: Tensor
 
 
 def pools(anchors_A2: Tensor, truth: Truth, config: TrainingConfig, *, released: bool = False) -> Pools:
@@ -63,38 +63,38 @@ def pools(anchors_A2: Tensor, truth: Truth, config: TrainingConfig, *, released:
     An anchor that ends beyond the video is in neither pool; in the release it counts as a negative.
     """
     intervals_1A2 = anchor_intervals(anchors_A2)[None]
-    within_BA = intervals_1A2[..., 1] <= truth.length_B[:, None]
-    own_BA = temporal_iou(intervals_1A2, truth.segment_B2[:, None]).squeeze(-1)
-    all_BAG = temporal_iou(intervals_1A2, truth.events_BG2) * truth.event_valid_BG[:, None]
-    far_BA = torch.maximum(all_BAG.amax(dim=-1), own_BA) < config.negative_iou
-    negative_BA = far_BA | ~within_BA if released else far_BA & within_BA
-    return Pools((own_BA >= config.positive_iou) & within_BA, negative_BA)
+    within_PA = intervals_1A2[..., 1] <= truth.length_P[:, None]
+    own_PA = temporal_iou(intervals_1A2, truth.segment_P2[:, None]).squeeze(-1)
+    all_PAG = temporal_iou(intervals_1A2, truth.events_PG2) * truth.event_valid_PG[:, None]
+    far_PA = torch.maximum(all_PAG.amax(dim=-1), own_PA) < config.negative_iou
+    negative_PA = far_PA | ~within_PA if released else far_PA & within_PA
+    return Pools((own_PA >= config.positive_iou) & within_PA, negative_PA)
 
 
 def assign(
     anchors_A2: Tensor, truth: Truth, config: TrainingConfig, draw: Sequence[Tensor], *, released: bool = False
 ) -> Targets:
-    """Draw U positives and U negatives per sample; `draw` holds two B x A tables of random keys, see `random_keys`."""
+    """Draw U positives and U negatives per sample; `draw` holds two P x A tables of random keys, see `random_keys`."""
     available = pools(anchors_A2, truth, config, released=released)
-    positive_BU, positive_present_BU = _draw(available.positive_BA, draw[0], config.positives)
-    negative_BU, negative_present_BU = _draw(available.negative_BA, draw[1], config.negatives)
-    offsets_BU2 = offsets_to(anchors_A2[positive_BU], truth.segment_B2[:, None].expand(*positive_BU.shape, 2))
-    return Targets(positive_BU, positive_present_BU, offsets_BU2, negative_BU, negative_present_BU)
+    positive_PU, positive_present_PU = _draw(available.positive_PA, draw[0], config.positives)
+    negative_PU, negative_present_PU = _draw(available.negative_PA, draw[1], config.negatives)
+    offsets_PU2 = offsets_to(anchors_A2[positive_PU], truth.segment_P2[:, None].expand(*positive_PU.shape, 2))
+    return Targets(positive_PU, positive_present_PU, offsets_PU2, negative_PU, negative_present_PU)
 
 
-def random_keys(seed: int, epoch: int, sample_B: Tensor, anchors: int) -> tuple[Tensor, Tensor]:
-    """Two B x A tables of non-negative random integers that depend on (seed, epoch, sample, anchor) alone."""
-    anchor_A = torch.arange(anchors, device=sample_B.device)
+def random_keys(seed: int, epoch: int, sample_P: Tensor, anchors: int) -> tuple[Tensor, Tensor]:
+    """Two P x A tables of non-negative random integers that depend on (seed, epoch, sample, anchor) alone."""
+    anchor_A = torch.arange(anchors, device=sample_P.device)
     tables = []
     for salt in (1, 2):
-        start = _mix(_mix(_mix(sample_B.long() + salt) + epoch) + seed)
+        start = _mix(_mix(_mix(sample_P.long() + salt) + epoch) + seed)
         tables.append(_mix(start[:, None] + anchor_A) >> 1 & 0x3FFFFFFFFFFFFFFF)
     return tables[0], tables[1]
 
 
-def _draw(pool_BA: Tensor, keys_BA: Tensor, count: int) -> tuple[Tensor, Tensor]:
+def _draw(pool_PA: Tensor, keys_PA: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """The `count` members of each pool with the largest keys, and whether there were so many."""
-    best = torch.where(pool_BA, keys_BA, -1).topk(min(count, pool_BA.shape[1]), dim=1)
+    best = torch.where(pool_PA, keys_PA, -1).topk(min(count, pool_PA.shape[1]), dim=1)
     return best.indices, best.values >= 0
 
 

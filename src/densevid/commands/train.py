@@ -1,0 +1,102 @@
+"""Train a model from annotation files and features, and write a run folder that `densevid predict` can use.
+
+CONFIG is a TOML file or a preset: activitynet, youcook2, proposal-only, caption-only, modern. The run folder holds the
+settings, environment, vocabulary, metrics.csv, loss curves, checkpoints, model/ (the best) and model-last/.
+
+  densevid train activitynet --annotations train.json --features features/training \\
+      --validation val_1.json --validation-features features/validation --out runs/paper
+  densevid train modern --annotations train.json --features store --validation val_1.json val_2.json \\
+      --set training.epochs=30 --out runs/modern
+  densevid train modern --annotations train.json --features store --out runs/modern --resume
+  densevid train runs/a/config.toml --from runs/a/model --set 'training.reward="cider"' \\
+      --annotations train.json --features store --out runs/a-cider
+  torchrun --nproc-per-node 8 -m densevid train activitynet --annotations train.json --features store --out runs/eight
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from densevid.training.prepare import DataFiles
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's arguments."""
+    parser.add_argument("config", metavar="CONFIG|PRESET", help="a TOML file of settings, or the name of a preset")
+    parser.add_argument("--out", type=Path, required=True, metavar="RUN", help="the run folder to write")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a setting")
+    parser.add_argument("--resume", action="store_true", help="go on with the run in --out (or begin it)")
+    parser.add_argument("--from", type=Path, dest="start_from", metavar="MODEL_DIR", help="start from these weights")
+    data = parser.add_argument_group("data")
+    data.add_argument("--annotations", type=Path, nargs="+", required=True, metavar="FILE", help="what to learn")
+    data.add_argument("--split", metavar="NAME", help="which part of the annotations and feature folders (train, ...)")
+    data.add_argument("--features", type=Path, required=True, metavar="STORE", help="feature folder, file or store")
+    data.add_argument("--validation", type=Path, nargs="+", metavar="FILE", help="annotations to validate on")
+    data.add_argument("--validation-split", metavar="NAME", help="their part (alone: of the same annotations)")
+    data.add_argument("--validation-features", type=Path, metavar="STORE", help="their features (default: --features)")
+    clock = data.add_mutually_exclusive_group()
+    clock.add_argument("--durations", type=Path, metavar="CSV", help="the release's id,duration,frames file")
+    clock.add_argument("--seconds-per-step", type=float, metavar="S", help="one number for all videos")
+    machine = parser.add_argument_group("machine")
+    machine.add_argument("--seed", type=int, help="the same as --set training.seed=N")
+    machine.add_argument("--device", help="cpu, cuda, cuda:1, ... (default: cuda where there is one)")
+    machine.add_argument("--workers", type=int, default=0, metavar="N", help="processes that load features (default 0)")
+    machine.add_argument("--threads", type=int, metavar="N", help="CPU threads (default: torch's choice)")
+    machine.add_argument("--limit-steps", type=int, metavar="N", help="stop after so many steps; --resume goes on")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Train."""
+    import torch
+
+    from densevid.config import load_config
+    from densevid.training.run import TrainingJob, train
+
+    _require_positive(arguments)
+    if arguments.threads is not None:
+        torch.set_num_threads(arguments.threads)
+    seed = [] if arguments.seed is None else [f"training.seed={arguments.seed}"]
+    job = TrainingJob(
+        config=load_config(arguments.config, [*arguments.set, *seed]),
+        training=_files(arguments, arguments.annotations, arguments.features, arguments.split),
+        validation=_validation(arguments),
+        out=arguments.out,
+        start_from=arguments.start_from,
+        resume=arguments.resume,
+        device=arguments.device,
+        workers=arguments.workers,
+        limit_steps=arguments.limit_steps,
+    )
+    train(job, report=lambda line: print(line, file=sys.stderr, flush=True))
+
+
+def _require_positive(arguments: argparse.Namespace) -> None:
+    from densevid.errors import InputError
+
+    for name, least in (("workers", 0), ("threads", 1), ("limit_steps", 1)):
+        value = getattr(arguments, name)
+        if value is not None and value < least:
+            raise InputError(f"--{name.replace('_', '-')} must be at least {least}, got {value}")
+
+
+def _validation(arguments: argparse.Namespace) -> DataFiles | None:
+    """Files of their own, or another split of the training files."""
+    if not (arguments.validation or arguments.validation_split):
+        if arguments.validation_features:
+            from densevid.errors import InputError
+
+            raise InputError("--validation-features needs --validation FILE or --validation-split NAME")
+        return None
+    annotations = arguments.validation or arguments.annotations
+    features = arguments.validation_features or arguments.features
+    return _files(arguments, annotations, features, arguments.validation_split)
+
+
+def _files(arguments: argparse.Namespace, annotations: list[Path], features: Path, split: str | None) -> DataFiles:
+    from densevid.training.prepare import DataFiles
+
+    return DataFiles(tuple(annotations), features, split, arguments.durations, arguments.seconds_per_step)

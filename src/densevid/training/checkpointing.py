@@ -1,0 +1,107 @@
+"""Checkpoints: all that a run needs to go on as if it had never stopped, in one file that appears whole or not at all.
+
+Tensors (weights, average, optimiser, random states of every rank) are safetensors; the rest is JSON in its header.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from densevid.artifacts import atomic_path
+from densevid.errors import InputError
+from densevid.training.learner import Learner
+from densevid.training.loop import Position
+from densevid.training.ranks import gather
+from densevid.training.watch import Sums
+
+FORMAT = 1
+Tensors = dict[str, Tensor]
+
+
+def snapshot(learner: Learner, position: Position, more: Mapping[str, Any]) -> tuple[Tensors, dict[str, Any]]:
+    """Tensors and plain values of a run at a position; every rank must ask, for each has random numbers of its own."""
+    optimizer = learner.optimizer.state_dict()
+    tensors = {f"model.{name}": tensor for name, tensor in learner.model.state_dict().items()}
+    for number, values in optimizer["state"].items():
+        tensors |= {f"optimizer.{number}.{name}": v for name, v in values.items() if isinstance(v, Tensor)}
+    if learner.average is not None:
+        tensors |= {f"average.{name}": tensor for name, tensor in learner.average.tensors.items()}
+    for rank, states in enumerate(gather(_random_states(learner.device))):
+        tensors |= {f"random.{rank}.{name}": state for name, state in states.items()}
+    state = {
+        "format": FORMAT,
+        "step": learner.step,
+        "position": asdict(position),
+        "schedule": learner.schedule.state(),
+        "groups": optimizer["param_groups"],
+        **more,
+    }
+    return tensors, state
+
+
+def write(path: Path, tensors: Tensors, state: Mapping[str, Any]) -> None:
+    """Put a checkpoint in place of an older one."""
+    on_host = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
+    with atomic_path(path) as temporary:
+        save_file(on_host, temporary, metadata={"state": json.dumps(state, allow_nan=False)})
+
+
+def read(path: Path) -> tuple[Tensors, dict[str, Any]]:
+    """Read what `write` wrote."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            state = json.loads((file.metadata() or {})["state"])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (OSError, SafetensorError, KeyError, ValueError) as error:
+        raise InputError(f"{path}: not a readable checkpoint ({error}); delete it to start again") from error
+    if state.get("format") != FORMAT:
+        raise InputError(f"{path}: checkpoint format {state.get('format')}; this densevid reads format {FORMAT}")
+    return tensors, state
+
+
+def restore(learner: Learner, tensors: Tensors, state: Mapping[str, Any], *, rank: int, seed: int) -> Position:
+    """Bring a learner to where the checkpoint was taken."""
+    learner.model.load_state_dict(_under(tensors, "model."))
+    if learner.average is not None:
+        learner.average.load(_under(tensors, "average."))
+    slots: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in _under(tensors, "optimizer.").items():
+        number, _, slot = name.partition(".")
+        slots.setdefault(int(number), {})[slot] = tensor
+    learner.optimizer.load_state_dict({"state": slots, "param_groups": state["groups"]})
+    learner.schedule.load(state["schedule"])
+    learner.step = state["step"]
+    where = state["position"]
+    _restore_random_states(_under(tensors, f"random.{rank}."), learner.device, (seed, learner.step, rank))
+    return Position(where["epoch"], where["batch"], Sums(**where["sums"]))
+
+
+def _under(tensors: Tensors, prefix: str) -> Tensors:
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
+def _random_states(device: torch.device) -> Tensors:
+    states = {"cpu": torch.get_rng_state()}
+    if device.type == "cuda":
+        states["cuda"] = torch.cuda.get_rng_state(device)
+    return states
+
+
+def _restore_random_states(states: Tensors, device: torch.device, otherwise: tuple[int, int, int]) -> None:
+    """A rank that was not there when the checkpoint was written starts random numbers of its own."""
+    if "cpu" in states:
+        torch.set_rng_state(states["cpu"])
+    else:
+        seed, step, rank = otherwise
+        torch.manual_seed(hash((seed, step, rank)) % 2**63)
+    if "cuda" in states and device.type == "cuda":
+        torch.cuda.set_rng_state(states["cuda"], device)

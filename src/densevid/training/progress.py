@@ -1,0 +1,92 @@
+"""What a person sees of a run: a live bar where rich is installed and a terminal shows it, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+PLAIN_SECONDS = 10.0
+
+
+@dataclass
+class Progress:
+    """Plain lines, one every few seconds; `say` prints lines that stay."""
+
+    total_steps: int
+    say: Callable[[str], None]
+    first_step: int = 0
+    _begun: float = field(default_factory=time.perf_counter)
+    _shown: float = 0.0
+
+    def update(self, step: int, values: dict[str, float]) -> None:
+        """The run is at `step`, and these are its latest values."""
+        now = time.perf_counter()
+        if now - self._shown >= PLAIN_SECONDS or step == self.total_steps:
+            self._shown = now
+            self.say(f"step {step:,}/{self.total_steps:,}  {described(values)}  {self.left(step)}")
+
+    def left(self, step: int) -> str:
+        """How long the rest will take at the pace so far."""
+        done = step - self.first_step
+        seconds = (time.perf_counter() - self._begun) / max(1, done) * (self.total_steps - step)
+        return f"{duration(seconds)} left"
+
+    def line(self, text: str) -> None:
+        """A line that stays."""
+        self.say(text)
+
+    def close(self) -> None:
+        """The run is over."""
+
+
+class RichProgress(Progress):
+    """A bar of rich's."""
+
+    def __init__(self, total_steps: int, say: Callable[[str], None], first_step: int, rich_progress: Any) -> None:
+        super().__init__(total_steps, say, first_step)
+        self._bar = rich_progress
+        self._task = self._bar.add_task("", total=total_steps, completed=first_step)
+        self._bar.start()
+
+    def update(self, step: int, values: dict[str, float]) -> None:
+        """Move the bar."""
+        self._bar.update(self._task, completed=step, description=f"{described(values)}  {self.left(step)}")
+
+    def line(self, text: str) -> None:
+        """A line above the bar."""
+        self._bar.console.print(text, highlight=False, markup=False)
+
+    def close(self) -> None:
+        """Take the bar away."""
+        self._bar.stop()
+
+
+def open_progress(total_steps: int, say: Callable[[str], None], first_step: int = 0) -> Progress:
+    """The best that is possible here."""
+    if sys.stderr.isatty():
+        try:
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+            from rich.progress import Progress as Bars
+        except ImportError:
+            return Progress(total_steps, say, first_step)
+        columns = (BarColumn(24), MofNCompleteColumn(), TextColumn("{task.description}"))
+        return RichProgress(total_steps, say, first_step, Bars(*columns, console=Console(stderr=True)))
+    return Progress(total_steps, say, first_step)
+
+
+def described(values: dict[str, float]) -> str:
+    """Values as people read them."""
+    short = {"learning_rate": "rate", "samples_per_second": "samples/s"}
+    return "  ".join(f"{short.get(name, name)} {value:.4g}" for name, value in values.items())
+
+
+def duration(seconds: float) -> str:
+    """Seconds as `1 h 02 min`, `3 min 20 s` or `8 s`."""
+    whole = max(0, round(seconds))
+    if whole >= 3600:
+        return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+    return f"{whole // 60} min {whole % 60:02d} s" if whole >= 60 else f"{whole} s"

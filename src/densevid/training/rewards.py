@@ -1,0 +1,139 @@
+"""Reward fine-tuning (self-critical: Rennie et al., 2017): sentences that score better than the model's own best guess
+become more likely, those that score worse less so.
+
+The gradient of the expected reward is E[(r(sampled) - r(greedy)) grad log p(sampled)], so the loss to minimise is
+-(r(sampled) - r(greedy)) log p(sampled). The words are drawn without gradients, one after another; then one parallel
+pass gives their log-probabilities. The decoder's own dropout is off meanwhile, so it learns from what it drew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from densevid.config import Config
+from densevid.data.batches import Batch, SegmentDataset
+from densevid.data.caption_text import tokenize
+from densevid.data.vocabulary import EOS, INIT, PAD, SPECIAL_TOKENS, Vocabulary
+from densevid.errors import InputError
+from densevid.inference.decoding import greedy
+from densevid.model.caption_decoder import DecodingState
+from densevid.model.masked_transformer import MaskedTransformer
+from densevid.model.recurrent import RecurrentState
+from densevid.model.video_encoder import Memory
+from densevid.training.cider import Cider, Words
+from densevid.training.ranks import share_of_count
+
+Scorer = Callable[[Sequence[Words], Sequence[int]], npt.NDArray[np.float64]]
+NEVER_SAID = [0, 1, 2]  # <unk>, <pad>, <init>
+
+
+class Reward:
+    """Scores word ids against all true sentences of a segment; `document_N` is the document of each segment."""
+
+    def __init__(
+        self, score: Scorer, document_N: npt.NDArray[np.int64], vocabulary: Vocabulary, max_words: int
+    ) -> None:
+        self.score, self.document_N, self.vocabulary, self.max_words = score, document_N, vocabulary, max_words
+
+    def __call__(self, words_PL: Tensor, sample_P: Tensor) -> Tensor:
+        """The reward of each sentence."""
+        sentences = [self._words(row) for row in words_PL.tolist()]
+        scores = self.score(sentences, self.document_N[sample_P.cpu().numpy()].tolist())
+        return torch.from_numpy(scores).float().to(words_PL.device)
+
+    def _words(self, ids: list[int]) -> Words:
+        said = ids[: ids.index(EOS)] if EOS in ids else ids
+        return tuple(self.vocabulary.tokens[number] for number in said if number >= len(SPECIAL_TOKENS))
+
+
+def reward_for(config: Config, dataset: SegmentDataset, vocabulary: Vocabulary) -> Reward | None:
+    """The reward that the settings ask for, with the training sentences as references."""
+    if config.training.reward == "none":
+        return None
+    if config.model.compat == "released":
+        raise InputError('training.reward needs sentences that end; it does not work with model.compat = "released"')
+    documents, document_N = documents_of(dataset)
+    score = Cider(documents).scores if config.training.reward == "cider" else _meteor(documents)
+    return Reward(score, document_N, vocabulary, config.training.max_words)
+
+
+def documents_of(dataset: SegmentDataset) -> tuple[list[list[Words]], npt.NDArray[np.int64]]:
+    """The sentences of segments of a video with the same times are references of one document."""
+    times_N2 = dataset.segments_N2.double().numpy().round(3)
+    _, document_N = np.unique(np.column_stack([dataset.video_N, times_N2]), axis=0, return_inverse=True)
+    document_N = document_N.reshape(-1)
+    documents: list[list[Words]] = [[] for _ in range(int(document_N.max()) + 1)]
+    for number, sentence in zip(document_N.tolist(), dataset.sentences, strict=True):
+        documents[number].append(tuple(tokenize(sentence)))
+    return documents, document_N
+
+
+def _meteor(documents: Sequence[Sequence[Words]]) -> Scorer:
+    """METEOR of each sentence, by the project's evaluator where it is installed."""
+    try:
+        meteor = import_module("densevid.evaluation.meteor")
+    except ImportError as error:
+        raise InputError(f"METEOR is not available here ({error}); use training.reward = 'cider'") from error
+    engine = meteor.Meteor(cache=False)
+    texts = [tuple(" ".join(words) for words in document) for document in documents]
+
+    def score(sentences: Sequence[Words], numbers: Sequence[int]) -> npt.NDArray[np.float64]:
+        pairs = [(" ".join(words), texts[number]) for words, number in zip(sentences, numbers, strict=True)]
+        return np.asarray(meteor.segment_scores(engine.statistics(pairs)), dtype=np.float64)
+
+    return score
+
+
+def reward_loss(model: MaskedTransformer, memory: Memory, batch: Batch, present_P: Tensor, reward: Reward) -> Tensor:
+    """-(r(sampled) - r(greedy)) log p(sampled), averaged over the words that were sampled."""
+    decoder, training = model.caption_decoder, model.caption_decoder.training
+    decoder.eval()
+    try:
+        with torch.no_grad():
+            sampled_PL = sample_words(model, decoder.begin(memory), len(batch), reward.max_words)
+            best_PL = greedy(model, decoder.begin(memory), len(batch), reward.max_words)
+        better_P = reward(sampled_PL, batch.sample_P) - reward(best_PL, batch.sample_P)
+        log_chance_PL = log_chances(model, decoder.begin(memory), sampled_PL)
+    finally:
+        decoder.train(training)
+    counted_PL = (sampled_PL != PAD) & present_P[:, None]
+    loss_PL = torch.where(counted_PL, -better_P[:, None] * log_chance_PL, 0)
+    return loss_PL.sum() / share_of_count(counted_PL.sum())
+
+
+def sample_words(
+    model: MaskedTransformer, state: DecodingState | RecurrentState, events: int, max_words: int
+) -> Tensor:
+    """Words drawn from the model's own distribution, P x L; a sentence ends with `<eos>` and is padded from there."""
+    device = model.caption_decoder.words.weight.device
+    word_P = torch.full((events,), INIT, device=device)
+    finished_P = torch.zeros(events, dtype=torch.bool, device=device)
+    words = []
+    for _ in range(max_words):
+        logits_PV = _sayable(model.next_words(word_P[:, None], state)[:, -1])
+        drawn_P = torch.multinomial(logits_PV.softmax(dim=-1), 1).squeeze(1)
+        word_P = torch.where(finished_P, PAD, drawn_P)
+        finished_P |= word_P == EOS
+        words.append(word_P)
+    return torch.stack(words, dim=1)
+
+
+def log_chances(model: MaskedTransformer, state: DecodingState | RecurrentState, words_PL: Tensor) -> Tensor:
+    """The log-probability of each word after those before it, under the distribution that `sample_words` draws from."""
+    before_PL = torch.cat((torch.full_like(words_PL[:, :1], INIT), words_PL[:, :-1]), dim=1)
+    log_chance_PLV = _sayable(model.next_words(before_PL, state)).log_softmax(dim=-1)
+    said_PL = torch.where(words_PL == PAD, EOS, words_PL)  # padding is not counted, but -inf must not meet its zero
+    return log_chance_PLV.gather(2, said_PL[..., None]).squeeze(2)
+
+
+def _sayable(logits: Tensor) -> Tensor:
+    """Logits in which the words that are never said have no chance."""
+    never = torch.zeros(logits.shape[-1], dtype=torch.bool, device=logits.device)
+    never[NEVER_SAID] = True
+    return logits.float().masked_fill(never, -torch.inf)

@@ -1,0 +1,123 @@
+"""A run: data, a learner and a loop that writes everything to its folder, to be watched, killed and resumed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from densevid.checkpoint import load_model
+from densevid.config import Config
+from densevid.data.batches import SegmentDataset
+from densevid.data.loading import Loader, Plan, Share
+from densevid.data.vocabulary import Vocabulary
+from densevid.errors import InputError
+from densevid.training.learner import Learner
+from densevid.training.prepare import DataFiles, Prepared, Report, initial_model, prepare
+from densevid.training.ranks import Ranks, joined, local_rank, wait_for_all
+from densevid.training.recorded_loop import RecordedLoop
+from densevid.training.rewards import reward_for
+from densevid.training.run_folder import RunFolder
+
+
+@dataclass(frozen=True)
+class TrainingJob:
+    """What to train on, how, and where to; see `densevid train --help`."""
+
+    config: Config
+    training: DataFiles
+    out: Path
+    validation: DataFiles | None = None
+    start_from: Path | None = None
+    resume: bool = False
+    device: str | None = None
+    workers: int = 0
+    limit_steps: int | None = None
+
+    @property
+    def inputs(self) -> list[Path]:
+        """Every file and folder that is read."""
+        more = [] if self.validation is None else self.validation.paths
+        start = [] if self.start_from is None else [self.start_from]
+        return list(dict.fromkeys([*self.training.paths, *more, *start]))
+
+
+def train(job: TrainingJob, report: Report = lambda line: None) -> Path:
+    """Train, alone or as one of the processes that `torchrun` started; gives the folder of the best model."""
+    device = pick_device(job.device)
+    with joined(device) as ranks:
+        loop = assemble(job, ranks, device, report if ranks.leads else lambda line: None)
+        with loop.shown():
+            loop.run()
+            loop.finish()
+    return RunFolder(job.out).model
+
+
+def assemble(job: TrainingJob, ranks: Ranks, device: torch.device, report: Report) -> RecordedLoop:
+    """Open the data, make the learner or bring it to where a run stopped, and begin the run folder if it is new."""
+    config, folder = job.config, RunFolder(job.out)
+    begun = folder.begun(resume=job.resume) if ranks.leads else folder.config.exists()
+    if begun:
+        folder.require_same(config)
+    data = prepare(config, job.training, job.validation, _vocabulary(folder, begun, job), report)
+    loader = _loader(data.training, job, ranks, device)
+    learner = _learner(job, data, loader.steps(0), ranks, device)
+    parameters = sum(parameter.numel() for parameter in learner.parameters)
+    report(f"{parameters / 1e6:.1f} million parameters to learn, on {_device_text(device, ranks, config)}")
+    wait_for_all()  # every rank has seen whether the run has begun
+    if ranks.leads and not begun:
+        folder.begin(config, data.vocabulary, job.inputs, device=str(device))
+    judged = None if data.validation is None else _loader(data.validation, job, ranks, device, shuffled=False)
+    recorded = RecordedLoop(learner, loader, judged, data, folder, ranks, report, limit_steps=job.limit_steps)
+    if begun:
+        recorded.resume()
+    return recorded
+
+
+def _vocabulary(folder: RunFolder, begun: bool, job: TrainingJob) -> Vocabulary | None:
+    """The run's own, or that of the model it starts from; else one is to be made."""
+    if begun:
+        return Vocabulary.load(folder.vocabulary)
+    return None if job.start_from is None else load_model(job.start_from).vocabulary
+
+
+def _loader(
+    dataset: SegmentDataset, job: TrainingJob, ranks: Ranks, device: torch.device, *, shuffled: bool = True
+) -> Loader:
+    settings = job.config.training
+    plan = Plan(settings.batch_size, settings.seed, settings.segments_per_video, shuffled)
+    share = Share(ranks.rank, ranks.count)
+    return Loader(dataset, plan, share, workers=job.workers, device=device, resident=settings.features_on_device)
+
+
+def _learner(job: TrainingJob, data: Prepared, steps: int, ranks: Ranks, device: torch.device) -> Learner:
+    """The same weights on every rank, then random numbers of each one's own."""
+    config = job.config
+    model = initial_model(config, data.vocabulary, job.start_from).to(device)
+    reward = reward_for(config, data.training, data.vocabulary)
+    learner = Learner(model, config, config.training.epochs * steps, ranks=ranks, reward=reward)
+    torch.manual_seed(hash((config.training.seed, 0, ranks.rank)) % 2**63)
+    return learner
+
+
+def pick_device(name: str | None) -> torch.device:
+    """The named device, or a GPU where there is one; under `torchrun` each process has its own."""
+    try:
+        device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
+    except RuntimeError:
+        raise InputError(f"--device {name}: no such kind of device") from None
+    if device.type != "cuda":
+        return device
+    if not torch.cuda.is_available():
+        raise InputError(f"--device {name}: this machine has no usable CUDA device")
+    if device.index is None:
+        device = torch.device("cuda", local_rank())
+    torch.cuda.set_device(device)
+    return device
+
+
+def _device_text(device: torch.device, ranks: Ranks, config: Config) -> str:
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else f"{torch.get_num_threads()} CPU threads"
+    precision = config.training.precision if device.type == "cuda" else "float32"
+    return f"{ranks.count} x {name}, {precision}" if ranks.count > 1 else f"{name}, {precision}"

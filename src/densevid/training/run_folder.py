@@ -1,0 +1,113 @@
+"""The folder of a run: settings, environment, vocabulary, metrics, curves, checkpoints and model folders."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from densevid.artifacts import provenance, write_json
+from densevid.config import Config, load_config
+from densevid.data.vocabulary import Vocabulary
+from densevid.errors import InputError
+
+MAY_CHANGE = {"epochs", "evaluate_every", "evaluate_videos", "checkpoint_every", "features_on_device"}
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """Where everything of a run lies."""
+
+    path: Path
+
+    @property
+    def config(self) -> Path:
+        """The settings, all of them."""
+        return self.path / "config.toml"
+
+    @property
+    def vocabulary(self) -> Path:
+        """The words."""
+        return self.path / "vocabulary.txt"
+
+    @property
+    def metrics(self) -> Path:
+        """The table of losses and scores."""
+        return self.path / "metrics.csv"
+
+    @property
+    def last(self) -> Path:
+        """The newest checkpoint."""
+        return self.path / "checkpoints" / "last.safetensors"
+
+    @property
+    def best(self) -> Path:
+        """The best checkpoint."""
+        return self.path / "checkpoints" / "best.safetensors"
+
+    @property
+    def model(self) -> Path:
+        """The best model, as a model folder."""
+        return self.path / "model"
+
+    @property
+    def last_model(self) -> Path:
+        """The newest model, as a model folder."""
+        return self.path / "model-last"
+
+    def begun(self, *, resume: bool) -> bool:
+        """Whether there is a run to go on with; an error if there is something and nobody said to resume it."""
+        if not self.path.exists() or (self.path.is_dir() and not any(self.path.iterdir())):
+            return False
+        if not self.config.exists():
+            raise InputError(f"{self.path}: exists and is not the folder of a run; choose another --out")
+        if not resume:
+            raise InputError(f"{self.path}: holds a run already; go on with --resume or choose another --out")
+        return True
+
+    def begin(self, config: Config, vocabulary: Vocabulary, inputs: list[Path], **facts: Any) -> None:
+        """Write what is known before the first step; the settings last, for they mark a run as begun."""
+        vocabulary.save(self.vocabulary)
+        block = provenance(config_hash=config.hash, inputs=inputs)
+        write_json(self.path / "environment.json", {**environment(), **facts, "provenance": block})
+        config.save(self.config)
+
+    def require_same(self, config: Config) -> None:
+        """A run goes on with the settings it began with, but for a few that do not change what is learnt."""
+        old, new = load_config(self.config).as_dict(), config.as_dict()
+        changed = [
+            f"{section}.{key} ({old[section][key]} -> {value})"
+            for section, entries in new.items()
+            for key, value in entries.items()
+            if old[section][key] != value and not _may_change(section, key, new)
+        ]
+        if changed:
+            raise InputError(f"{self.path}: the run began with other settings: {', '.join(changed)}")
+
+
+def _may_change(section: str, key: str, settings: Mapping[str, Mapping[str, Any]]) -> bool:
+    """More epochs would stretch a cosine, so there they may not."""
+    stretches = key == "epochs" and settings["training"]["schedule"] == "cosine"
+    return section == "inference" or (section == "training" and key in MAY_CHANGE and not stretches)
+
+
+def environment() -> dict[str, Any]:
+    """The machine and the versions a run was made with."""
+    gpus = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+    return {
+        "command": sys.argv,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "platform": platform.platform(),
+        "cpus": os.cpu_count(),
+        "gpus": gpus,
+        "ranks": int(os.environ.get("WORLD_SIZE", "1")),
+    }
