@@ -13,9 +13,10 @@ __version__ = "0.1.0"
 _PUBLIC = {
     "Event": "densevid.events",
     "InputError": "densevid.errors",
+    "extract": "densevid.video.extract",
 }
 
-__all__ = ["Event", "InputError", "__version__"]
+__all__ = ["Event", "InputError", "__version__", "extract"]
 
 
 def __getattr__(name: str) -> Any:

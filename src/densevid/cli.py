@@ -11,7 +11,9 @@ from importlib import import_module
 import densevid
 from densevid.errors import InputError, one_line
 
-VERBS: dict[str, str] = {}
+VERBS: dict[str, str] = {
+    "extract": "turn videos into feature tracks, in a feature store",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

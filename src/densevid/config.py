@@ -6,6 +6,7 @@ that names the key.
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -270,6 +271,6 @@ def _typed(key: str, value: Any, hint: Any) -> Any:
         return float(value)
     if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
         raise InputError(f"{key} = {value!r} must be of type {hint.__name__}")
-    if isinstance(value, float) and value != value:
-        raise InputError(f"{key} must be a number, got nan")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise InputError(f"{key} must be a finite number, got {value}")
     return value

@@ -51,7 +51,7 @@ def check_recipe(wanted: FeatureRecipe | None, wanted_streams: Streams, source: 
     got_widths, wanted_widths = _widths(source.streams), _widths(wanted_streams)
     if got_widths != wanted_widths:
         raise InputError(
-            f"the features are {_as_text(source.streams)}, the model reads {_as_text(wanted_streams)}{make}"
+            f"the features are {streams_text(source.streams)}, the model reads {streams_text(wanted_streams)}{make}"
         )
     if wanted is None:
         return "the model does not say how its features were made; going by their widths, which fit"
@@ -70,5 +70,6 @@ def _widths(streams: Streams) -> list[int]:
     return [width for _, width in streams]
 
 
-def _as_text(streams: Streams) -> str:
+def streams_text(streams: Streams) -> str:
+    """Streams as people read them: `resnet 2048 + bn 1024`."""
     return " + ".join(f"{name} {width}" for name, width in streams)

@@ -54,7 +54,7 @@ class FeatureStore:
             if not resume:
                 raise InputError(f"{folder}: there is a feature store already; resume it or choose another folder")
             _require_same(folder, Manifest.read(folder), wanted)
-        elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        elif folder.exists() and not _is_free(folder):
             raise InputError(f"{folder}: exists and is not a feature store; choose another folder")
         else:
             wanted.write(folder, provenance)
@@ -184,6 +184,11 @@ def copy_features(source: FeatureSource, store: FeatureStore, videos: Iterable[s
             writer.add(video, source.track(video))
     store.refresh()
     return len(missing)
+
+
+def _is_free(folder: Path) -> bool:
+    """Whether a store can be made here; a manifest that somebody is writing, or was killed writing, is no obstacle."""
+    return folder.is_dir() and all(file.name.startswith(f".{MANIFEST}") for file in folder.iterdir())
 
 
 def _require_same(folder: Path, found: Manifest, wanted: Manifest) -> None:

@@ -78,9 +78,7 @@ class StoreWriter:
     def _checked_values(self, video: str, track: FeatureTrack) -> npt.NDArray[np.generic]:
         """The features as they will lie on the disk."""
         if track.streams != self.manifest.streams:
-            raise InputError(
-                f"{video}: streams {track.streams}, the store in {self.folder} has {self.manifest.streams}"
-            )
+            raise InputError(f"{video}: has streams {track.streams}, store {self.folder} has {self.manifest.streams}")
         recipe = self.manifest.recipe.id if self.manifest.recipe else None
         if track.recipe not in (None, recipe):
             raise InputError(f"{video}: made with recipe {track.recipe}, store {self.folder} holds {recipe}")
@@ -91,9 +89,7 @@ class StoreWriter:
             values = track.values.astype(dtype)
         if not np.isfinite(values).all():
             largest = float(np.abs(track.values).max())
-            raise InputError(
-                f"{video}: the value {largest:g} is too large for {dtype.name}; make the store with float32"
-            )
+            raise InputError(f"{video}: its value {largest:g} is too large for {dtype.name}; store it as float32")
         return values
 
     def _commit(self) -> None:
@@ -133,9 +129,7 @@ def _checked_id(video: str) -> bytes:
     except UnicodeEncodeError:
         raise InputError(f"{video!a}: not a usable video id, it is not Unicode text") from None
     if not name or b"\0" in name or len(name) > LONGEST_ID:
-        raise InputError(
-            f"{video[:40]!r}: a video id has 1 to {LONGEST_ID} bytes, none of them zero; it has {len(name)}"
-        )
+        raise InputError(f"{video[:40]!r}: a video id has 1 to {LONGEST_ID} bytes, none of them zero, not {len(name)}")
     return name
 
 

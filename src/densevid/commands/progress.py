@@ -1,0 +1,57 @@
+"""How far a long command is: a bar where a person watches, a line now and then where a file does."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import Any
+
+SECONDS_BETWEEN_LINES = 10.0
+
+
+class Progress:
+    """Counts towards a total of any unit (bytes say more about the time left than files do); writes to stderr."""
+
+    def __init__(self, total: int) -> None:
+        self._total, self._done = max(total, 1), 0
+        self._begin = self._last_line = time.monotonic()
+        self._bar = _rich_bar(self._total) if sys.stderr.isatty() else None
+
+    def __enter__(self) -> Progress:
+        if self._bar:
+            self._bar.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._bar:
+            self._bar.stop()
+
+    def advance(self, amount: int, text: str) -> None:
+        """Note that `amount` more is done, and say `text` beside it."""
+        self._done += amount
+        if self._bar:
+            self._bar.update(self._bar.task_ids[0], completed=self._done, description=text)
+        elif time.monotonic() - self._last_line >= SECONDS_BETWEEN_LINES:
+            self._last_line = time.monotonic()
+            print(f"{text}, {self.time_left()} left", file=sys.stderr, flush=True)
+
+    def time_left(self) -> str:
+        """How much longer it takes if it goes on as it went."""
+        passed = time.monotonic() - self._begin
+        seconds = round(passed * max(self._total - self._done, 0) / max(self._done, 1))
+        hours, minutes = seconds // 3600, seconds % 3600 // 60
+        return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds % 60} s"
+
+
+def _rich_bar(total: int) -> Any:
+    try:
+        from rich.console import Console
+        from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as Bar
+    except ModuleNotFoundError:
+        return None
+    columns = (BarColumn(), TextColumn("{task.description}", markup=False), TimeRemainingColumn())
+    bar = Bar(*columns, console=Console(stderr=True))
+    bar.add_task("starting", total=total)
+    return bar

@@ -1,0 +1,118 @@
+"""Annotation files become events by video, and a report of what was wrong with them."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from densevid.data.annotation_files import AnnotatedVideo, read_annotation_file
+from densevid.data.splits import split_name
+from densevid.errors import InputError
+from densevid.events import Event
+
+Policy = Literal["clip", "strict"]
+Action = Literal["clipped", "dropped", "ignored"]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing wrong with a file, and what was done; `index` counts a video's events, None means the video itself."""
+
+    video: str
+    index: int | None
+    kind: str
+    action: Action
+
+    def __str__(self) -> str:
+        event = "" if self.index is None else f" event {self.index}:"
+        return f"{self.video}:{event} {self.kind}"
+
+
+@dataclass(frozen=True)
+class Annotations:
+    """The events of each video in file order, the durations where they are given, and what was wrong.
+
+    A video all of whose events were dropped stays, with no event.
+    """
+
+    events: dict[str, list[Event]]
+    durations: dict[str, float | None]
+    problems: list[Problem]
+
+    def __len__(self) -> int:
+        return len(self.events)
+
+    def sentences(self) -> list[str]:
+        """Every sentence, in order: what a vocabulary is built from."""
+        return [event.sentence for events in self.events.values() for event in events]
+
+    def count(self, action: Action) -> int:
+        """How many events were clipped, or dropped."""
+        return sum(problem.action == action for problem in self.problems)
+
+    def summary(self) -> str:
+        """One line: how much was read, and what was done to it and why."""
+        text = f"{len(self.events):,} videos, {sum(map(len, self.events.values())):,} events"
+        counts = Counter((problem.action, problem.kind.partition(",")[0]) for problem in self.problems)
+        return "; ".join([text, *(f"{count:,} {action} ({kind})" for (action, kind), count in sorted(counts.items()))])
+
+
+def read_annotations(
+    paths: Path | str | Iterable[Path | str], *, split: str | None = None, policy: Policy = "clip"
+) -> Annotations:
+    """Read annotation files; the events of a video that is in several of them (two annotators) are pooled.
+
+    `split` chooses by "subset" (`train` and `training` are the same) and means nothing to videos without one. Events
+    that reach out of the video are clipped to it, those that cannot be used are dropped; `strict` raises instead.
+    """
+    files = [Path(path) for path in ([paths] if isinstance(paths, (str, Path)) else paths)]
+    annotations, subsets = Annotations({}, {}, []), set()
+    for file in files:
+        for entry in read_annotation_file(file):
+            subsets.add(entry.subset or "")
+            if split is None or entry.subset is None or split_name(entry.subset) == split_name(split):
+                _add(annotations, entry, f"{file}: " if policy == "strict" else None)
+    if not annotations.events:
+        only = f" of the split {split!r}, only of {', '.join(sorted(subsets))}" if subsets else ""
+        raise InputError(f"{', '.join(map(str, files))}: no videos{only}")
+    return annotations
+
+
+def _add(annotations: Annotations, entry: AnnotatedVideo, strict_where: str | None) -> None:
+    """Take a video in; where something is wrong, note it, or raise if it must not be."""
+    duration, problems = entry.duration, []
+    if duration is not None and not 0 < duration < math.inf:
+        problems.append(Problem(entry.video, None, f"bad duration, {duration}", "ignored"))
+        duration = None
+    events = annotations.events.setdefault(entry.video, [])
+    for index, (segment, sentence) in enumerate(zip(entry.segments, entry.sentences, strict=True)):
+        fitted, kind = _fit(segment, math.inf if duration is None else duration)
+        sentence = " ".join(sentence.split())
+        if not sentence:
+            fitted, kind = None, "no sentence"
+        if kind:
+            action: Action = "clipped" if fitted else "dropped"
+            problems.append(Problem(entry.video, index, f"{kind}, {segment[0]} to {segment[1]} of {duration}", action))
+        if fitted:
+            events.append(Event(*fitted, sentence))
+    if problems and strict_where is not None:
+        raise InputError(f"{strict_where}{problems[0]}")
+    annotations.problems.extend(problems)
+    annotations.durations[entry.video] = annotations.durations.get(entry.video) or duration
+
+
+def _fit(segment: tuple[float, float], duration: float) -> tuple[tuple[float, float] | None, str | None]:
+    """The part of a segment that lies in the video, if any, and what was wrong with it, if anything."""
+    start, end = segment
+    if not (math.isfinite(start) and math.isfinite(end)):
+        return None, "not a number"
+    if start >= end:
+        return None, "empty" if start == end else "reversed"
+    if start >= 0 and end <= duration:
+        return segment, None
+    inside = max(start, 0.0), min(end, duration)
+    return (inside if inside[0] < inside[1] else None), "out of range"

@@ -1,0 +1,113 @@
+"""Words and their ids: sentences become ids for training, ids become sentences after decoding.
+
+Built from training captions alone. On disk it is `vocabulary.txt`: one token a line, in the order of the ids, the four
+special tokens first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import takewhile
+from pathlib import Path
+
+from densevid.artifacts import read_json, write_text
+from densevid.data.caption_text import detokenize, tokenize
+from densevid.errors import InputError
+
+SPECIAL_TOKENS = ("<unk>", "<pad>", "<init>", "<eos>")
+UNKNOWN, PAD, INIT, EOS = range(4)
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """All tokens in the order of their ids; the first four are special, whatever they are called."""
+
+    tokens: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.tokens) <= len(SPECIAL_TOKENS):
+            raise InputError(
+                f"a vocabulary has four special tokens and words after them, got {len(self.tokens)} in all"
+            )
+
+    @classmethod
+    def build(cls, sentences: Iterable[str], min_count: int) -> Vocabulary:
+        """The words that occur often enough, the most frequent first, equally frequent ones in alphabetical order."""
+        counts = Counter(token for sentence in sentences for token in tokenize(sentence))
+        words = [word for word, count in counts.items() if count >= min_count]
+        if not words:
+            raise InputError(
+                f"no word occurs {min_count} times in the training captions; lower features.min_word_count"
+            )
+        return cls((*SPECIAL_TOKENS, *sorted(words, key=lambda word: (-counts[word], word))))
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @cached_property
+    def _ids(self) -> dict[str, int]:
+        return {token: number for number, token in reversed(list(enumerate(self.tokens)))}
+
+    def encode(self, sentence: str, max_words: int) -> list[int]:
+        """`<init>`, the words, `<eos>`: at most `max_words` tokens after `<init>`, `<eos>` among them.
+
+        That is as many as a decoder of `max_words` steps can say; a longer sentence is cut and still ends in `<eos>`.
+        """
+        words = [self._ids.get(token, UNKNOWN) for token in tokenize(sentence)]
+        return [INIT, *words[: max_words - 1], EOS]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The sentence up to the first `<eos>`, without special tokens."""
+        said = takewhile(lambda number: number != EOS, ids)
+        return detokenize(self.tokens[number] for number in said if number >= len(SPECIAL_TOKENS))
+
+    def decode_released(self, ids: Iterable[int]) -> str:
+        """The release's rule: join all words, then delete every ` <eos>`, ` <pad>` and ` .`; nothing ends it early."""
+        text = " ".join(self.tokens[number] for number in ids)
+        for deleted in (" <eos>", " <pad>", " ."):
+            text = text.replace(deleted, "")
+        return text
+
+    def save(self, path: Path | str) -> None:
+        """Write one token a line."""
+        if broken := [token for token in self.tokens if "\n" in token or "\r" in token or not token]:
+            raise InputError(f"the token {broken[0]!r} cannot stand on a line of {path}")
+        write_text(path, "".join(f"{token}\n" for token in self.tokens))
+
+    @classmethod
+    def load(cls, path: Path | str) -> Vocabulary:
+        """Read what `save` wrote."""
+        vocabulary = cls(_lines(path, _text(path)))
+        if vocabulary.tokens[: len(SPECIAL_TOKENS)] != SPECIAL_TOKENS:
+            raise InputError(f"{path}: a vocabulary begins with {' '.join(SPECIAL_TOKENS)}, one a line")
+        return vocabulary
+
+
+def read_word_list(path: Path | str) -> Vocabulary:
+    """Read a word list that came with somebody's weights, word for word: a JSON list, or one word a line."""
+    text = _text(path)
+    if not re.match(r'\s*\[\s*["\]]', text):
+        return Vocabulary(_lines(path, text))
+    words = read_json(path)
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        raise InputError(f"{path}: a word list in JSON is a list of words, in the order of their ids")
+    return Vocabulary(tuple(words))
+
+
+def _text(path: Path | str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not a readable word list ({error})") from error
+
+
+def _lines(path: Path | str, text: str) -> tuple[str, ...]:
+    """The lines of a word list; not by `splitlines`, which also cuts at odd separators inside a word."""
+    lines = text.removesuffix("\n").split("\n")
+    if "" in lines:
+        raise InputError(f"{path}: line {lines.index('') + 1} is empty; a word list has one word a line")
+    return tuple(lines)

@@ -1,0 +1,1 @@
+"""From a video file to a feature track: files, frames at exact times, networks, and many videos at once."""

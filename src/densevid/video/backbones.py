@@ -1,0 +1,219 @@
+"""Backbones by name: what turns the pictures of a step into its vector, and the recipe that says how.
+
+`two-stream` is the default: EfficientNet-Lite0 on the frame, and again on the flow over five frames. A network of
+one's own is a function from pictures to vectors; `--backbone module:function` or `register` brings it in:
+
+    def colours(pictures):                       # uint8, steps x frames x size x size x 3, red green blue
+        return pictures.mean(axis=(1, 2, 3))     # steps x width
+
+    mine = plug_in(colours, frames_per_step=1, size=64, version="1")      # only if the defaults do not suit
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache, partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from densevid.artifacts import fingerprint
+from densevid.errors import InputError, one_line
+from densevid.tracks import FeatureRecipe, Streams
+from densevid.video.engines import Device, run_on
+from densevid.video.windows import Pictures, Sampling
+
+Vectors = npt.NDArray[np.floating[Any]]
+Seconds = npt.NDArray[np.float64]
+Describe = Callable[[Pictures, Seconds], Vectors]  # (steps x frames x ..., steps x frames) -> steps x width
+DEFAULT = "two-stream"
+SAMPLING_RULE = "nearest presentation time"
+RESIZING = "whole picture, bilinear, squeezed to a square"
+
+
+@dataclass(frozen=True)
+class Backbone:
+    """How steps become vectors. `load` makes the function itself, which is only needed where it runs."""
+
+    name: str
+    version: str
+    streams: Streams
+    frames_per_step: int
+    size: int
+    weights: str
+    preprocessing: Mapping[str, Any]
+    load: Callable[[Device], Describe]
+    reduction: Mapping[str, Any] | None = None
+
+    def sampling(self, seconds_per_step: float) -> Sampling:
+        """How videos must be cut for it."""
+        return Sampling(seconds_per_step, self.frames_per_step, self.size)
+
+    def recipe(self, seconds_per_step: float) -> FeatureRecipe:
+        """Everything that changes the numbers, so that only equal features are ever mixed."""
+        return FeatureRecipe(
+            {
+                "name": self.name,
+                "version": self.version,
+                "weights": self.weights,
+                "sampling": {
+                    "seconds_per_step": seconds_per_step,
+                    "frames_per_step": self.frames_per_step,
+                    "rule": SAMPLING_RULE,
+                },
+                "preprocessing": {"size": self.size, "resize": RESIZING, **self.preprocessing},
+                **({"reduction": self.reduction} if self.reduction else {}),
+            }
+        )
+
+
+def find_backbone(name: str) -> Backbone:
+    """A backbone by its registered name, or `module:function` of one's own."""
+    if name in _REGISTRY:
+        return _REGISTRY[name]()
+    if ":" in name:
+        return _import_backbone(name)
+    known = ", ".join(backbone_names())
+    raise InputError(f"there is no backbone {name!r}; there are {known}, or module:function for one of your own")
+
+
+def backbone_names() -> list[str]:
+    """All registered names."""
+    return list(_REGISTRY)
+
+
+def register(backbone: Backbone) -> None:
+    """Make a backbone known by its name in this process."""
+    _REGISTRY[backbone.name] = lambda: backbone
+
+
+def plug_in(
+    function: Callable[[Pictures], Any],
+    *,
+    name: str | None = None,
+    version: str = "1",
+    frames_per_step: int = 1,
+    size: int = 224,
+    weights: Path | str | None = None,
+) -> Backbone:
+    """Any function from pictures to vectors as a backbone; it is tried once on black pictures.
+
+    Without a `weights` file the recipe carries the hash of the source file that the function stands in.
+    """
+    own_name = name or f"{function.__module__}:{function.__qualname__}"
+    describe = partial(_call_plug_in, own_name, function)
+    black = np.zeros((2, frames_per_step, size, size, 3), np.uint8)
+    width = describe(black, np.zeros((2, frames_per_step))).shape[1]
+    made_of = weights or inspect.getsourcefile(function)
+    digest = fingerprint(made_of) if made_of and Path(made_of).is_file() else "unknown"
+    stream = own_name.rpartition(":")[2]
+    return Backbone(own_name, version, ((stream, width),), frames_per_step, size, digest, {}, _Loaded(describe))
+
+
+@dataclass(frozen=True)
+class _Loaded:
+    """A `load` for what needs no loading; a class, so that it can be sent to a worker."""
+
+    describe: Describe
+
+    def __call__(self, device: Device) -> Describe:
+        return self.describe
+
+
+def _call_plug_in(name: str, function: Callable[[Pictures], Any], pictures: Pictures, seconds: Seconds) -> Vectors:
+    vectors = np.asarray(function(pictures))
+    if vectors.ndim != 2 or len(vectors) != len(pictures) or vectors.shape[1] == 0 or vectors.dtype.kind not in "fiu":
+        raise InputError(
+            f"backbone {name}: got {len(pictures)} steps and must return as many vectors of numbers, "
+            f"returned {vectors.dtype} {vectors.shape}"
+        )
+    return vectors.astype(np.float32, copy=False)
+
+
+def _import_backbone(name: str) -> Backbone:
+    module, _, attribute = name.partition(":")
+    if os.getcwd() not in sys.path:  # noqa: PTH109
+        sys.path.insert(0, os.getcwd())  # noqa: PTH109
+    try:
+        found = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InputError(f"backbone {name}: cannot be imported ({one_line(error)})") from error
+    if isinstance(found, Backbone):
+        return found
+    if not callable(found):
+        raise InputError(f"backbone {name}: must be a function from pictures to vectors, not {found!r:.60}")
+    return plug_in(found, name=name)
+
+
+@cache
+def _efficientnet_hash() -> str:
+    from densevid.video.weights import efficientnet_file
+
+    return fingerprint(efficientnet_file())
+
+
+def _appearance() -> Backbone:
+    streams = (("appearance", 1280),)
+    normalisation = {"normalisation": "(x - 127) / 128"}
+    return Backbone("appearance", "1", streams, 1, 224, _efficientnet_hash(), normalisation, _load_appearance)
+
+
+def _two_stream() -> Backbone:
+    from densevid.video.flow import FASTEST, UNIT
+
+    preprocessing = {
+        "normalisation": "(x - 127) / 128",
+        "flow": "DIS fast, mean of the run, pixels per unit; red right, green down, blue speed",
+        "flow_fastest": FASTEST,
+        "flow_unit_seconds": UNIT,
+    }
+    streams = (("appearance", 1280), ("motion", 1280))
+    return Backbone("two-stream", "1", streams, 5, 224, _efficientnet_hash(), preprocessing, _load_two_stream)
+
+
+def _i3d() -> Backbone:
+    from densevid.video.weights import i3d_file
+
+    preprocessing = {"normalisation": "(x - 127.5) / 127.5"}
+    return Backbone("i3d", "1", (("i3d", 1024),), 16, 224, fingerprint(i3d_file()), preprocessing, _load_i3d)
+
+
+def _load_appearance(device: Device) -> Describe:
+    network = _efficientnet(device)
+    return lambda pictures, seconds: network(pictures[:, 0])
+
+
+def _load_two_stream(device: Device) -> Describe:
+    from densevid.video.flow import flow_pictures
+
+    network = _efficientnet(device)
+
+    def describe(pictures_SFHWC: Pictures, seconds_SF: Seconds) -> Vectors:
+        appearance = network(pictures_SFHWC[:, 0])
+        return np.concatenate([appearance, network(flow_pictures(pictures_SFHWC, seconds_SF))], axis=1)
+
+    return describe
+
+
+def _load_i3d(device: Device) -> Describe:
+    from densevid.video.weights import i3d, i3d_file
+
+    name = f"i3d-{fingerprint(i3d_file())[-16:]}"
+    network = run_on(device, name, partial(i3d, 16))
+    return lambda pictures, seconds: network(pictures)
+
+
+def _efficientnet(device: Device) -> Callable[[Pictures], npt.NDArray[np.float32]]:
+    from densevid.video.weights import efficientnet_lite0
+
+    return run_on(device, f"efficientnet-lite0-{_efficientnet_hash()[-16:]}", efficientnet_lite0)
+
+
+_REGISTRY: dict[str, Callable[[], Backbone]] = {"two-stream": _two_stream, "appearance": _appearance, "i3d": _i3d}

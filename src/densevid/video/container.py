@@ -1,0 +1,113 @@
+"""A local file becomes an open video: the first stop, and the only place where a file is handed to the decoder.
+
+Files come from strangers. The decoder gets an open file, never a name, so that no name can mean a protocol; only
+formats that carry their own pictures are allowed, so that no playlist can point elsewhere; and anything that a format
+still asks to open is refused.
+"""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NoReturn
+
+import av
+from av.container import InputContainer
+from av.video.stream import VideoStream
+
+from densevid.errors import InputError, one_line
+
+# Formats that hold pictures themselves. Playlists (hls, dash, concat, image2 ...) are left out on purpose.
+FORMATS = "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,gif,mpegts,mpeg,flv,asf,ogg,mxf,nut,yuv4mpegpipe,apng,ivf"
+MAX_PIXELS = 8192 * 8192
+READ_BLOCK = 1 << 18
+
+# The decoders' own complaints go to stderr by default; what matters of them is counted and told in our words.
+av.logging.set_level(None)
+
+
+@contextmanager
+def open_video(path: Path | str, *, decoder_threads: int = 1) -> Iterator[tuple[InputContainer, VideoStream]]:
+    """Open a local file and its main picture stream; whatever is wrong with it is an InputError on one line."""
+    path = Path(path)
+    with _open_file(path) as file:
+        try:
+            container = av.open(
+                file,
+                metadata_errors="replace",
+                buffer_size=READ_BLOCK,
+                io_open=_refuse_to_open,
+                container_options={"format_whitelist": FORMATS, "protocol_whitelist": "none"},
+                options={"max_pixels": str(MAX_PIXELS)},
+            )
+        except (av.FFmpegError, UnicodeError, ValueError, OSError) as error:
+            raise InputError(f"{path}: not a video that can be read ({_reason(error)})") from error
+        with container:
+            yield container, _picture_stream(path, container, decoder_threads)
+
+
+def declared_seconds(container: InputContainer, stream: VideoStream) -> float | None:
+    """How long the file says its pictures last: by the stream if it says so, by the container otherwise."""
+    if stream.duration and stream.time_base and stream.duration > 0:
+        return float(stream.duration * stream.time_base)
+    tagged = _seconds_of_tag(stream.metadata.get("DURATION", ""))
+    if tagged:
+        return tagged
+    return container.duration / av.time_base if container.duration and container.duration > 0 else None
+
+
+@contextmanager
+def _open_file(path: Path) -> Iterator[Any]:
+    try:
+        status = path.stat()
+        file = path.open("rb") if stat.S_ISREG(status.st_mode) else None
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except (OSError, ValueError) as error:  # ValueError: a name with a zero byte
+        raise InputError(f"{path}: cannot be opened ({getattr(error, 'strerror', None) or error})") from error
+    if file is None:
+        what = "a folder, not a video" if stat.S_ISDIR(status.st_mode) else "not a regular file"
+        raise InputError(f"{path}: {what}")
+    with file:
+        if status.st_size == 0:
+            raise InputError(f"{path}: the file is empty")
+        yield file
+
+
+def _picture_stream(path: Path, container: InputContainer, decoder_threads: int) -> VideoStream:
+    """The first stream of moving pictures; a cover picture does not count."""
+    moving = [s for s in container.streams.video if not s.disposition & av.stream.Disposition.attached_pic]
+    if not moving:
+        what = "only sound" if container.streams.audio else "no pictures"
+        raise InputError(f"{path}: holds {what}, there is nothing to see in it")
+    stream = moving[0]
+    context = stream.codec_context
+    if context is None:
+        raise InputError(f"{path}: its pictures are coded in a way that is not known here")
+    if context.width * context.height > MAX_PIXELS:
+        raise InputError(f"{path}: declares pictures of {context.width} x {context.height}, too large to be true")
+    context.thread_type = "FRAME" if decoder_threads > 1 else "NONE"
+    context.thread_count = decoder_threads
+    return stream
+
+
+def _refuse_to_open(url: str, flags: int, options: dict[str, str]) -> NoReturn:
+    raise PermissionError("a video must not refer to other files")
+
+
+def _reason(error: BaseException) -> str:
+    text = getattr(error, "strerror", None) or one_line(error)
+    cut = "; it may have been cut short" if isinstance(error, av.InvalidDataError) else ""
+    return f"{text}{cut}"
+
+
+def _seconds_of_tag(tag: str) -> float | None:
+    """Matroska's `hours:minutes:seconds` tag, None if it is not one."""
+    parts = tag.split(":")
+    try:
+        hours, minutes, seconds = (float(part) for part in parts)
+    except ValueError:
+        return None
+    return hours * 3600 + minutes * 60 + seconds

@@ -1,0 +1,120 @@
+"""A video file becomes a feature track: frames through a backbone, with the clock that the frames gave.
+
+Decoding runs in the calling thread, the networks in others, and the two overlap; what waits between them is bounded.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from densevid.errors import InputError
+from densevid.tracks import Clock, FeatureRecipe, FeatureTrack
+from densevid.video.backbones import DEFAULT, Backbone, Describe, Vectors, find_backbone
+from densevid.video.engines import Device
+from densevid.video.frames import VideoSteps
+from densevid.video.windows import Step
+
+STEPS_AT_ONCE = 8  # the batch at which one core does most pictures a second
+
+
+def extract(
+    path: Path | str, *, backbone: str | Backbone = DEFAULT, seconds_per_step: float = 0.5, device: Device = "auto"
+) -> FeatureTrack:
+    """The feature track of one video file; a file that can only be read in part gives a warning and that part."""
+    chosen = find_backbone(backbone) if isinstance(backbone, str) else backbone
+    track, problem = Extractor(chosen, seconds_per_step, device=device).extract(path)
+    if problem:
+        warnings.warn(f"{path}: {problem}", stacklevel=2)
+    return track
+
+
+class Extractor:
+    """One backbone, loaded when first used and then used for any number of videos."""
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        seconds_per_step: float = 0.5,
+        *,
+        device: Device = "auto",
+        threads: int | None = None,
+        dtype: str = "float16",
+    ) -> None:
+        self.backbone, self.dtype = backbone, np.dtype(dtype)
+        self.sampling = backbone.sampling(seconds_per_step)
+        self.threads = threads or usable_cores()
+        self._device = device
+
+    @cached_property
+    def recipe(self) -> FeatureRecipe:
+        """How its tracks are made."""
+        return self.backbone.recipe(self.sampling.seconds_per_step)
+
+    @cached_property
+    def _describe(self) -> Describe:
+        return self.backbone.load(self._device)
+
+    def extract(self, path: Path | str) -> tuple[FeatureTrack, str | None]:
+        """The track of one file, and what could not be read of it."""
+        times: list[float] = []
+        with VideoSteps(path, self.sampling) as video:
+            parts = deque(self._vectors(_remembering(video, times)))
+            try:
+                clock = Clock.from_edges([*times, video.end])
+                values = _joined(parts, len(times))
+                track = FeatureTrack(values, clock, self.backbone.streams, self.recipe.id, video.end)
+            except InputError as error:
+                raise InputError(f"{path}: {error}") from error
+            return track, video.warning
+
+    def _vectors(self, steps: Iterator[Step]) -> Iterator[Vectors]:
+        """Batches of steps through the backbone, in order, as many at a time as there are threads."""
+        with ThreadPoolExecutor(self.threads, thread_name_prefix="backbone") as pool:
+            running: deque[Future[Vectors]] = deque()
+            while batch := list(islice(steps, STEPS_AT_ONCE)):
+                running.append(pool.submit(self._batch_vectors, batch))
+                if len(running) > self.threads:
+                    yield running.popleft().result()
+            while running:
+                yield running.popleft().result()
+
+    def _batch_vectors(self, batch: list[Step]) -> Vectors:
+        pictures_SFHWC = np.stack([step.pictures_FHWC for step in batch])
+        vectors = self._describe(pictures_SFHWC, np.stack([step.seconds_F for step in batch]))
+        with np.errstate(over="ignore"):
+            kept = vectors.astype(self.dtype)
+        if not np.isfinite(kept).all():
+            raise InputError(f"backbone {self.backbone.name} gave values that {self.dtype} cannot hold")
+        return kept
+
+
+def usable_cores() -> int:
+    """The cores this process may use, which need not be all of the machine's."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _remembering(video: VideoSteps, times: list[float]) -> Iterator[Step]:
+    """The steps of a video, their times noted on the way."""
+    for step in video:
+        times.append(step.time)
+        yield step
+
+
+def _joined(parts: deque[Vectors], steps: int) -> Vectors:
+    """All parts as one array; each part is let go as it is copied, for those of a long video are large."""
+    values = np.empty((steps, parts[0].shape[1]), parts[0].dtype)
+    filled = 0
+    while parts:
+        part = parts.popleft()
+        values[filled : filled + len(part)] = part
+        filled += len(part)
+    return values

@@ -1,0 +1,152 @@
+"""A video file becomes the pictures of its steps, each with its true time; the second stop of a video.
+
+One pass over the file, and never more than a few frames in memory. Time 0 is where a player's clock starts: the
+earliest presentation time of any stream of the file. Only what some step uses is turned into a picture, and of what
+no step uses only the frames that others are built upon are decoded (see `sampling`); the result is the same as if
+every frame had been.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+
+import av
+from av.video.frame import VideoFrame
+
+from densevid.errors import InputError
+from densevid.video.container import MAX_PIXELS, declared_seconds, open_video
+from densevid.video.presentation import PresentationTimes, VideoPacket
+from densevid.video.sampling import BrokenClock, SkipPlan
+from densevid.video.windows import Sampling, Step, Windows
+
+SKIPPABLE_CODECS = {"h264", "hevc", "mpeg1video", "mpeg2video", "mpeg4"}
+LONGEST_QUEUE = 4 * SkipPlan.REORDER
+WORTH_A_WARNING = 0.5  # seconds
+UNUSUAL_GAP = 0.75  # seconds
+MOST_READ_ERRORS = 32
+
+
+class VideoSteps:
+    """Iterates over the steps of one file; `end`, `lost_seconds` and `problems` are known when it is exhausted.
+
+    `skip` decodes no more than it must; without it every frame is decoded, with the same result.
+    """
+
+    def __init__(
+        self, path: Path | str, sampling: Sampling | None = None, *, decoder_threads: int = 1, skip: bool = True
+    ) -> None:
+        self.path = Path(path)
+        self.sampling = sampling or Sampling()
+        self.end = 0.0
+        self.lost_seconds = 0.0
+        self.problems: list[str] = []
+        self._gaps = 0.0
+        self._skip = skip
+        self._opened = open_video(self.path, decoder_threads=decoder_threads)
+
+    def __enter__(self) -> VideoSteps:
+        self._container, self._stream = self._opened.__enter__()
+        self.declared = declared_seconds(self._container, self._stream)
+        self._times = PresentationTimes(self._container, self._stream)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._opened.__exit__(kind, error, at)
+
+    def __iter__(self) -> Iterator[Step]:
+        windows = Windows(self.sampling)
+        try:
+            for time, raw in self._frames():
+                yield from windows.push(time, raw)
+                self.end = time + self._times.length_of(raw)
+        except BrokenClock as error:
+            self.problems.append(str(error))
+        if not windows.any_frame:
+            raise InputError(f"{self.path}: holds no picture that can be decoded")
+        yield from windows.finish(self.end)
+        self._account_for_losses()
+
+    def _frames(self) -> Iterator[tuple[float, VideoFrame]]:
+        """Decoded frames with their times, in strictly increasing order; what does not fit is counted as lost."""
+        latest = -1.0
+        for packet, needed in self._packets():
+            for raw in self._decode(packet, needed):
+                time = self._times.of_frame(raw)
+                if time < 0 or time <= latest or raw.width * raw.height > MAX_PIXELS:
+                    continue
+                if latest >= 0 and time - latest > UNUSUAL_GAP:
+                    self._gaps += time - latest
+                latest = time
+                yield time, raw
+
+    def _decode(self, packet: VideoPacket | None, needed: bool) -> list[VideoFrame]:
+        """The frames that leave the decoder when this packet enters; no packet: those that are still inside."""
+        context = self._stream.codec_context
+        context.skip_frame = "DEFAULT" if needed else "NONREF"
+        try:
+            frames = context.decode(packet)
+        except EOFError:
+            return []
+        except av.FFmpegError:
+            self._damaged(1)
+            return []
+        self._damaged(sum(frame.is_corrupt for frame in frames))
+        return frames
+
+    def _packets(self) -> Iterator[tuple[VideoPacket | None, bool]]:
+        """Packets in decoding order, each with whether its frame is needed; held back until that is known."""
+        plan = SkipPlan(self.sampling.seconds_per_step, self.sampling.frames_per_step) if self._may_skip() else None
+        queue: deque[VideoPacket] = deque()
+        for packet in self._demuxed():
+            if plan is None:
+                yield packet, True
+                continue
+            if not packet.is_discard:
+                plan.add(self._times.of_packet(packet))
+            queue.append(packet)
+            while queue and (len(queue) > LONGEST_QUEUE or plan.is_settled(self._times.of_packet(queue[0]))):
+                packet = queue.popleft()
+                yield packet, plan.needs(self._times.of_packet(packet))
+        yield from ((packet, True) for packet in queue)
+        yield None, True
+
+    def _demuxed(self) -> Iterator[VideoPacket]:
+        """All packets that can be read; after an error reading goes on behind it, where the format allows that."""
+        for _ in range(MOST_READ_ERRORS):
+            try:
+                yield from (packet for packet in self._container.demux(self._stream) if packet.size)
+                return
+            except (av.FFmpegError, OSError):
+                self._note("the file is damaged")
+
+    def _may_skip(self) -> bool:
+        known = self._stream.codec_context.name in SKIPPABLE_CODECS
+        return self._skip and known and self._times.source == "pts"
+
+    def _damaged(self, frames: int) -> None:
+        if frames:
+            self.lost_seconds += frames * self._times.frame_seconds
+            self._note("some frames are damaged")
+
+    def _account_for_losses(self) -> None:
+        """What the file declares and did not give; in a damaged file also the holes, which may be held pictures."""
+        if self.problems:
+            self.lost_seconds = max(self.lost_seconds, self._gaps)
+        if self.declared is not None:
+            self.lost_seconds += max(0.0, self.declared - (self.end - self._times.first))
+
+    def _note(self, problem: str) -> None:
+        if problem not in self.problems:
+            self.problems.append(problem)
+
+    @property
+    def warning(self) -> str | None:
+        """What a user should know about a file that was read in part; None if all of it was."""
+        if self.lost_seconds < WORTH_A_WARNING and not self.problems:
+            return None
+        of = f" of the {self.declared:.1f} it declares" if self.declared else ""
+        why = "; ".join(self.problems) or "it ends early"
+        return f"about {self.lost_seconds:.1f} seconds{of} could not be read ({why})"

