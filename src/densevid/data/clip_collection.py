@@ -128,27 +128,23 @@ def _clip(where: str, name: str, entry: Any) -> Clip:
         raise InputError(f"{where}: not a usable clip name, it may hold letters, digits, '-', '_' and '.'")
     if not isinstance(entry, Mapping):
         raise InputError(f"{where}: expected an object, got {type(entry).__name__}")
-    seconds, captions = entry.get("seconds"), entry.get("captions")
-    if not isinstance(entry.get("split"), str):
+    seconds, captions, split = entry.get("seconds"), entry.get("captions"), entry.get("split")
+    if not isinstance(split, str):
         raise InputError(f"{where}: needs the name of its split as text")
-    if not _is_number(seconds) or not 0 < seconds < math.inf:
+    if not isinstance(seconds, (int, float)) or not 0 < seconds < math.inf:
         raise InputError(f"{where}: seconds must be a positive number, got {seconds!r}")
     if not isinstance(captions, list) or not all(isinstance(caption, str) for caption in captions):
         raise InputError(f"{where}: captions must be a list of sentences")
     source = next((str(entry[key]) for key in SOURCE_KEYS if key in entry), name)
-    rows = [entry.get(key, 0) for key in ("first_row", "rows")]
-    if not all(isinstance(number, int) and not isinstance(number, bool) for number in rows):
-        raise InputError(f"{where}: first_row and rows must be whole numbers, got {rows}")
-    return Clip(name, entry["split"], source, float(seconds), _sentences(captions), rows[0], rows[1])
+    first_row, rows = entry.get("first_row", 0), entry.get("rows", 0)
+    if type(first_row) is not int or type(rows) is not int:
+        raise InputError(f"{where}: first_row and rows must be whole numbers, got {first_row!r} and {rows!r}")
+    return Clip(name, split, source, float(seconds), _sentences(captions), first_row, rows)
 
 
 def _sentences(captions: Iterable[str]) -> tuple[str, ...]:
     """Each sentence once, with its white space tidied."""
     return tuple(dict.fromkeys(text for caption in captions if (text := " ".join(caption.split()))))
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _open_features(path: Path) -> FloatArray:
@@ -158,7 +154,9 @@ def _open_features(path: Path) -> FloatArray:
     except (OSError, ValueError, EOFError) as error:
         raise InputError(f"{path}: not a readable .npy array ({error})") from error
     if features.ndim != 2 or 0 in features.shape or not np.issubdtype(features.dtype, np.floating):
-        raise InputError(f"{path}: must be rows x width of floating-point numbers, is {features.shape} {features.dtype}")
+        raise InputError(
+            f"{path}: must be rows x width of floating-point numbers, is {features.shape} {features.dtype}"
+        )
     return np.asarray(features)  # the same mapped memory without the slower indexing of np.memmap
 
 
@@ -166,4 +164,6 @@ def _check_rows(path: Path, clips: Sequence[Clip], rows: int) -> None:
     for clip in clips:
         if clip.first_row < 0 or clip.rows < 1 or clip.first_row + clip.rows > rows:
             last = clip.first_row + clip.rows
-            raise InputError(f"{path}: {clip.name}: rows {clip.first_row} to {last} are not in features.npy ({rows} rows)")
+            raise InputError(
+                f"{path}: {clip.name}: rows {clip.first_row} to {last} are not in features.npy ({rows} rows)"
+            )

@@ -1,8 +1,9 @@
 """Where the events of a composed timeline lie: layouts of real videos, fitted to the footage at hand.
 
-A layout is the duration of a video and the spans of its events, without a word of what happens. `activitynet_layouts.npz`
-holds those of some thousand training videos of ActivityNet Captions, figures alone; any annotation file in that form
-gives others. Times become ticks here, the unit in which footage is cut: one row of features, or one frame.
+A layout is the duration of a video and the spans of its events, without a word of what happens. The package holds
+those of some thousand training videos of ActivityNet Captions, figures alone (`activitynet_layouts.npz`); any
+annotation file in that form gives others. Times become ticks here, the unit in which footage is cut: one row of
+features, or one frame.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.resources import files
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +30,15 @@ HELD_OUT = 5  # every fifth layout is for evaluation alone
 FRACTIONS = np.iinfo(np.uint16).max
 Spans = npt.NDArray[np.float64]
 Ticks = npt.NDArray[np.int64]
-Member = tuple[int, int | None, bool]  # (event, its parent, whether it lies inside the parent)
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """An event of a family, the earlier member it overlaps (the first member: itself), and whether it lies inside."""
+
+    event: int
+    parent: int
+    inside: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,8 +61,15 @@ class Layout:
         return list(zip(self.edges[:-1].tolist(), self.edges[1:].tolist(), seen, strict=True))
 
     @cached_property
-    def families(self) -> list[Member]:
-        """All events, family after family, parents first; one without a parent starts a family.
+    def neighbours(self) -> list[set[int]]:
+        """For every event those that are seen with it, or next to it with nothing but background between."""
+        seen = [set(events) for _, _, events in self.segments if events]
+        together = [*seen, *(before | after for before, after in pairwise(seen))]
+        return [set().union(*(group for group in together if e in group)) - {e} for e in range(len(self.spans_E2))]
+
+    @cached_property
+    def families(self) -> list[list[Member]]:
+        """Events that overlap, together, each after its parent.
 
         Where at most two events share a moment, overlaps form trees: from the longest event outwards, each event has
         one parent, and none contains its parent.
@@ -160,20 +177,20 @@ def _scale(spans_E2: Spans, seconds: float, longest: float) -> float:
     return float(min(1.0, alone, shared))
 
 
-def _families(spans_E2: Ticks) -> list[Member]:
+def _families(spans_E2: Ticks) -> list[list[Member]]:
     start_E, end_E = spans_E2.T
     touching_EE = (start_E[:, None] < end_E) & (start_E < end_E[:, None])
-    order: list[Member] = []
+    inside_EE = (start_E <= start_E[:, None]) & (end_E[:, None] <= end_E)
+    families = []
     waiting = sorted(range(len(spans_E2)), key=lambda event: start_E[event] - end_E[event])
     while waiting:
-        queue: list[tuple[int, int | None]] = [(waiting[0], None)]
-        while queue:
-            event, parent = queue.pop(0)
-            waiting.remove(event)
-            within = parent is not None and bool(start_E[parent] <= start_E[event] and end_E[event] <= end_E[parent])
-            order.append((event, parent, within))
-            queue += [(other, event) for other in waiting if touching_EE[event, other]]
-    return order
+        family = [Member(waiting[0], waiting.pop(0), False)]
+        for member in family:  # grows while it is walked
+            near = [other for other in waiting if touching_EE[member.event, other]]
+            family += [Member(other, member.event, bool(inside_EE[other, member.event])) for other in near]
+            waiting = [other for other in waiting if other not in near]
+        families.append(family)
+    return families
 
 
 def _layout_of(entry: Any) -> tuple[float, Spans] | None:

@@ -1,7 +1,7 @@
 """FootagePool: the clips of one split as footage, those set aside for background, and who can be cast together.
 
 A meaning is a set of clips for which the same can be said: a shared sentence, or all that was said of one clip alone.
-The cast of an event is up to five clips, each of another source, for which its meaning holds, with so much footage
+The cast of an event is up to four clips, each of another source, for which its meaning holds, with so much footage
 that an event of any length could be cut from it. The length is drawn without regard to the cast and the cast without
 regard to the length, so what is seen says nothing about where in an event one is.
 """
@@ -22,7 +22,8 @@ from densevid.errors import InputError
 
 BACKGROUND_SHARE = 0.12  # of the sources
 FEWEST_SOURCES = 8
-LONGEST_EVENT = 60.0  # seconds; less where a split has not enough footage for it
+LARGEST_CAST = MOST_SHOTS - 1  # a window of a ring may end in the crop it began in, which makes one shot more
+LONGEST_EVENT = 55.0  # seconds; less where a split has not enough footage for it
 MOST_CLIPS = 0.65  # of a split can be cast for any event up to a length that does not show what is cast
 SOME_CLIPS = 0.35  # of a split can be cast for the longest events
 COMMONEST = 0.2  # a meaning that holds for more of the clips is too general to be an event
@@ -82,10 +83,10 @@ class FootagePool:
         self.floor_ticks, longest = np.quantile(reach_N, (1 - MOST_CLIPS, 1 - SOME_CLIPS)).astype(np.int64).tolist()
         self.longest = min(LONGEST_EVENT, longest * self.tick)
         self.floor_ticks = min(self.floor_ticks, int(self.longest / self.tick))
+        self.told_N = [np.flatnonzero(holds_M & self.telling_M) for holds_M in self.holds_MN.T]
         self.choices_N = [np.flatnonzero(holds_M & (reach_M >= self.floor_ticks)) for holds_M in self.holds_MN.T]
         self.chances_N = [np.cumsum(self.weight_M[choices]) for choices in self.choices_N]
         self.pivots = np.array([clip for clip, choices in enumerate(self.choices_N) if len(choices)])
-        self._partners_of: dict[int, tuple[Indices, Indices, Indices]] = {}
 
     def _texts(self) -> Indices:
         """How many different sentences each meaning can be told with."""
@@ -100,7 +101,7 @@ class FootagePool:
         for holds_N in self.holds_MN[:, longest_first]:
             clips = longest_first[holds_N]
             _, first = np.unique(self.events.source_N[clips], return_index=True)
-            reach.append(self.events.ticks_N[clips[np.sort(first)[:MOST_SHOTS]]].sum())
+            reach.append(self.events.ticks_N[clips[np.sort(first)[:LARGEST_CAST]]].sum())
         return np.array(reach)
 
     def draw_meaning(self, rng: np.random.Generator) -> tuple[int, int]:
@@ -109,33 +110,17 @@ class FootagePool:
         chances = self.chances_N[pivot]
         return pivot, int(self.choices_N[pivot][np.searchsorted(chances, rng.random() * chances[-1], side="right")])
 
-    def draw_partner(self, rng: np.random.Generator, meaning: int, ticks: int, *, inside: bool) -> int | None:
-        """A second meaning that `ticks` of the first one's footage also have; one with footage of its own, or inside.
-
-        `inside`: the second event is part of the first, so the footage that both have is all it needs.
-        """
-        partners, shared, own = self._partners(meaning)
-        fit = (shared * SHORTEST_CROP >= ticks) & (inside | (own > 0))
-        chances = np.cumsum(self.weight_M[partners] * fit)
+    def draw_meaning_of(
+        self, rng: np.random.Generator, clips: Sequence[int], without: Sequence[int], *, able: bool
+    ) -> int | None:
+        """A meaning that holds for all these clips and for none `without`; `able`: one that could fill any event."""
+        meanings = self.choices_N[clips[0]] if able else self.told_N[clips[0]]
+        fits = self.holds_MN[meanings[:, None], list(clips)].all(axis=1)
+        fits &= ~self.holds_MN[meanings[:, None], list(without)].any(axis=1)
+        chances = np.cumsum(self.weight_M[meanings] * fits)
         if not len(chances) or not chances[-1]:
             return None
-        return int(partners[np.searchsorted(chances, rng.random() * chances[-1], side="right")])
-
-    def _partners(self, meaning: int) -> tuple[Indices, Indices, Indices]:
-        """All meanings that share footage with one: their numbers, the ticks they share, the ticks they do not."""
-        if meaning not in self._partners_of:
-            clips = np.flatnonzero(self.holds_MN[meaning])
-            shared_M = self.holds_MN[:, clips] @ self.events.ticks_N[clips]
-            shared_M[meaning] = 0
-            partners = np.flatnonzero(self.telling_M & (shared_M > 0))
-            own = self.holds_MN[partners] @ self.events.ticks_N - shared_M[partners]
-            self._partners_of[meaning] = partners, shared_M[partners], own
-        return self._partners_of[meaning]
-
-    @staticmethod
-    def events_of(ring: Sequence[tuple[int, int, int]]) -> list[int]:
-        """The clips of a ring."""
-        return [clip for clip, _, _ in ring]
+        return int(meanings[np.searchsorted(chances, rng.random() * chances[-1], side="right")])
 
 
 def draw_cast(
@@ -144,12 +129,13 @@ def draw_cast(
     """Up to `most` clips of different sources among the free ones, with at least `ticks` of footage after cropping.
 
     Long clips are drawn more often, and more so the harder it is to reach the length; None if it cannot be reached.
+    Casts around a `pivot` must reach far and so hold long clips; those without one take long clips to look alike.
     """
     candidates = np.flatnonzero(free_N)
     if not len(candidates):
         return None
     length = footage.ticks_N[candidates].astype(np.float64)
-    for power in (1.0, 3.0, 9.0):
+    for power in (2.0, 4.0, 9.0) if pivot is None else (1.0, 3.0, 9.0):
         chance = np.log(rng.random(len(candidates))) / length**power
         order = candidates[np.argsort(-chance)].tolist()
         cast = _first_of_each_source(footage, order if pivot is None else [pivot, *order], ticks, most)

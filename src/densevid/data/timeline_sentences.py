@@ -17,13 +17,12 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-FUNCTION_WORDS = frozenset(
-    "a an the is are was were be been being am do does did has have had his her hers their its it him them they he she"
-    " we you i my your our this that these those there here some any all one two three and or but as of to in on at by"
-    " for with from into onto upon off out up down over under about around through across near next behind front"
-    " inside outside while when then also very just so too not no s t who which what how together using something"
-    " thing things another other each".split()
-)
+FUNCTION_WORDS = """
+a an the is are was were be been being am do does did has have had his her hers their its it him them they he she we
+you i my your our this that these those there here some any all one two three and or but as of to in on at by for with
+from into onto upon off out up down over under about around through across near next behind front inside outside while
+when then also very just so too not no s t who which what how together using something thing things another other each
+"""
 SAME = {
     "guy": "man", "men": "man", "gentleman": "man", "male": "man", "lady": "woman", "ladies": "woman",
     "women": "woman", "female": "woman", "someone": "person", "somebody": "person", "people": "person",
@@ -105,7 +104,7 @@ class SharedSentences:
 def content_words(sentence: str) -> frozenset[str]:
     """The stems of what a sentence is about."""
     words = re.findall(r"[^\W\d_]+", sentence.lower())
-    return frozenset(_stem(SAME.get(word, word)) for word in words if word not in FUNCTION_WORDS)
+    return frozenset(_stem(SAME.get(word, word)) for word in words if word not in SILENT)
 
 
 def implied(words: frozenset[str]) -> frozenset[str]:
@@ -123,7 +122,8 @@ def find_shared_sentences(captions: Sequence[Sequence[str]], sources: Sequence[s
     source_N = np.unique(np.asarray(sources), return_inverse=True)[1]
 
     number: dict[frozenset[str], int] = {}
-    rows, telling = [], []
+    rows: list[npt.NDArray[np.bool_]] = []
+    telling: list[bool] = []
     for words in dict.fromkeys(words_of):
         if not 2 <= len(words) <= MOST_WORDS:
             continue
@@ -175,6 +175,7 @@ def _all_implied() -> dict[str, frozenset[str]]:
     return implied_by
 
 
+SILENT = frozenset(FUNCTION_WORDS.split())
 IMPLIED = _all_implied()
 PEOPLE = frozenset(word for word, kinds in IMPLIED.items() if "person" in kinds) | {"person"}
 VAGUE = frozenset(map(_stem, VAGUE_WORDS.split()))

@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from densevid.data.clip_collection import ClipCollection, share_of
+from densevid.data.timeline_casting import compose
 from densevid.data.timeline_layout import Layout, LayoutTable
-from densevid.data.timeline_plan import TimelineEvent, TimelinePlan, compose
+from densevid.data.timeline_plan import TimelineEvent, TimelinePlan
 from densevid.data.timeline_pool import FootagePool
 from densevid.errors import InputError
 from densevid.tracks import Clock, FeatureTrack, FloatArray
@@ -86,7 +87,9 @@ class TimelineGenerator:
 
 def blended(features: FloatArray, plan: TimelinePlan) -> FloatArray:
     """The features of a plan, in the precision of the footage."""
-    row_T = np.concatenate([shot.clip.first_row + np.arange(shot.first, shot.first + shot.ticks) for shot in plan.shots])
+    row_T = np.concatenate(
+        [shot.clip.first_row + np.arange(shot.first, shot.first + shot.ticks) for shot in plan.shots]
+    )
     values_TF = features[row_T]
     if plan.dissolves:
         step, other, weight = _ghosts(plan)
