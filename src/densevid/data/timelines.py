@@ -7,9 +7,7 @@ indices, in any order and on any rank, and validation for the same first hundred
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +15,7 @@ import numpy.typing as npt
 from densevid.data.clip_collection import ClipCollection, share_of
 from densevid.data.timeline_casting import compose
 from densevid.data.timeline_layout import Layout, LayoutTable
-from densevid.data.timeline_plan import TimelineEvent, TimelinePlan
+from densevid.data.timeline_plan import TimelinePlan
 from densevid.data.timeline_pool import FootagePool
 from densevid.errors import InputError
 from densevid.tracks import Clock, FeatureTrack, FloatArray
@@ -28,11 +26,10 @@ LAYOUTS_TRIED = 200
 
 @dataclass(frozen=True, eq=False)
 class Timeline:
-    """One composed video at feature level: its track and its events, each with several sentences."""
+    """One composed video at feature level: its track, and the plan it was made by with its events."""
 
     video: str
     track: FeatureTrack
-    events: list[TimelineEvent]
     plan: TimelinePlan
 
 
@@ -44,23 +41,29 @@ class TimelineGenerator:
     ) -> None:
         if not re.fullmatch(r"[\w.-]+", split):
             raise InputError(f"split {split!r}: it names files, so it may hold letters, digits, '-', '_' and '.'")
+        if seed < 0:
+            raise InputError(f"the seed must not be negative, got {seed}")
         self.collection, self.split, self.seed = collection, split, seed
         self.tick = 1 / FRAME_RATE if collection.features is None else collection.seconds_per_row
         self.pool = FootagePool(collection.split(split), self.tick, split)
         training = split.startswith("train") and not split.endswith("-dev")
         self.layouts = layouts or LayoutTable.shipped().part(training=training)
         self._entropy = (seed, int(share_of(split, "split") * 2**32))
-        self._fitted = lru_cache(maxsize=None)(self._fit)
+        self._fitted: dict[int, Layout | None] = {}
 
     def name(self, index: int) -> str:
         """The id of a video."""
         return f"{self.split}-{self.seed}-{index:06d}"
 
+    def sentences(self) -> list[str]:
+        """All that people said of the clips that events are made of: what a vocabulary is built from."""
+        return [caption for clip in self.pool.events.clips for caption in clip.captions]
+
     def plan(self, index: int) -> TimelinePlan:
         """What a video shows and when; no footage is touched."""
         rng = np.random.default_rng((*self._entropy, index))
         for _ in range(LAYOUTS_TRIED):
-            layout = self._fitted(int(rng.integers(len(self.layouts))))
+            layout = self._layout(int(rng.integers(len(self.layouts))))
             plan = compose(rng, self.pool, layout) if layout else None
             if plan:
                 return plan
@@ -68,21 +71,19 @@ class TimelineGenerator:
 
     def video(self, index: int) -> Timeline:
         """A video at feature level."""
+        if self.collection.features is None:
+            raise InputError(f"{self.collection.folder}: has no features.npy; its timelines are made of pictures")
         plan = self.plan(index)
-        return Timeline(self.name(index), self._track(plan), plan.events, plan)
-
-    def videos(self, count: int) -> Iterator[Timeline]:
-        """The first `count` videos."""
-        return map(self.video, range(count))
-
-    def _fit(self, number: int) -> Layout | None:
-        return self.layouts.fitted(number, self.pool.longest, self.tick)
-
-    def _track(self, plan: TimelinePlan) -> FeatureTrack:
-        assert self.collection.features is not None, "a collection without features is composed from its files"
-        values = blended(self.collection.features, plan)
         clock, recipe = Clock.uniform(self.tick), self.collection.recipe.id
-        return FeatureTrack(values, clock, self.collection.streams, recipe, plan.ticks * self.tick)
+        values_TF = blended(self.collection.features, plan)
+        return Timeline(
+            self.name(index), FeatureTrack(values_TF, clock, self.collection.streams, recipe, plan.seconds), plan
+        )
+
+    def _layout(self, number: int) -> Layout | None:
+        if number not in self._fitted:
+            self._fitted[number] = self.layouts.fitted(number, self.pool.longest, self.tick)
+        return self._fitted[number]
 
 
 def blended(features: FloatArray, plan: TimelinePlan) -> FloatArray:
