@@ -111,7 +111,7 @@ class SegmentDataset(Dataset[Sample]):
     def __init__(self, annotations: Annotations, source: FeatureSource, vocabulary: Vocabulary, config: Config) -> None:
         self.source, self.window = source, config.model.window
         _require_widths(source, config)
-        sentences: list[str] = []
+        self.told: list[Event] = []
         events: list[npt.NDArray[np.float64]] = [np.empty((0, 2))]
         outside = cut = 0
         self.videos = [video for video in annotations.events if video in source]
@@ -120,18 +120,17 @@ class SegmentDataset(Dataset[Sample]):
             told = annotations.events[video]
             steps_G2, kept_G, cut_G = events_in_window(told, extent, self.window)
             events.append(steps_G2[kept_G])
-            sentences += [event.sentence for event, kept in zip(told, kept_G, strict=True) if kept]
+            self.told += [event for event, kept in zip(told, kept_G, strict=True) if kept]
             outside += int((~kept_G).sum())
             cut += int(cut_G.sum())
-        if not sentences:
+        if not self.told:
             raise InputError(_nothing_to_train_on(annotations, source, self.videos))
         count_V = np.array([len(rows) for rows in events[1:]])
         self.first_V = np.cumsum(count_V) - count_V
         self.video_N = np.repeat(np.arange(len(self.videos)), count_V)
         self.steps_V = np.array([min(extent.steps, self.window) for extent in extents])
         self.segments_N2 = torch.from_numpy(np.concatenate(events)).float()
-        self.words_NL = encode_all(vocabulary, sentences, config.training.max_words)
-        self.sentences = sentences
+        self.words_NL = encode_all(vocabulary, [event.sentence for event in self.told], config.training.max_words)
         missing = len(annotations) - len(self.videos)
         self.report = SampleReport(len(self), len(self.videos), missing, outside, cut)
 

@@ -93,14 +93,19 @@ class Loader:
         self.workers, self.device = workers, torch.device(device)
         self.features = ResidentFeatures(dataset, self.device) if resident else None
         self._planned = lru_cache(maxsize=2)(lambda epoch: self.plan.batches(self.dataset, epoch))
+        self.sizes(0)
 
     def steps(self, epoch: int) -> int:
-        """How many batches an epoch has; an error if there are more processes than samples in one of them."""
+        """How many batches an epoch has."""
+        return len(self._planned(epoch))
+
+    def sizes(self, epoch: int) -> list[int]:
+        """Videos in each batch, over all processes; an error if there are more processes than that."""
         sizes = [len(groups) for groups in self._planned(epoch)]
         if min(sizes) < self.share.ranks:
             reason = f"a batch of {min(sizes)} videos is too small for {self.share.ranks} processes"
             raise InputError(f"{reason}; raise training.batch_size or start fewer")
-        return len(sizes)
+        return sizes
 
     def batches(self, epoch: int, position: int = 0) -> Iterator[Batch]:
         """The batches of an epoch from a position on, on the device."""

@@ -36,7 +36,7 @@ class Learner:
         self.objective: nn.Module = Objective(model, config, reward)
         if ranks is not None and ranks.count > 1:
             with_synchronised_norms(model, self.device)
-            self.objective = DistributedDataParallel(self.objective, broadcast_buffers=False)
+            self.objective = DistributedDataParallel(self.objective)
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self.optimizer = optimizer_for(model, config.training)
         self.schedule = Schedule(config.training, total_steps)

@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.distributed.nn.functional as differentiable
 from torch import Tensor, nn
 
 
@@ -106,6 +105,22 @@ def _synchronised(norm: nn.BatchNorm1d, device: torch.device) -> nn.Module:
     return converted
 
 
+class _SumOverRanks(torch.autograd.Function):
+    """The sum of a tensor over all ranks; its gradient is the sum of all ranks' gradients."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor) -> Tensor:
+        total = values.clone()
+        dist.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        total = gradients[0].contiguous().clone()
+        dist.all_reduce(total)
+        return total
+
+
 class SynchronisedBatchNorm(nn.BatchNorm1d):
     """nn.BatchNorm1d over the rows of all ranks; mean first, then squares around it, each summed differentiably."""
 
@@ -117,9 +132,9 @@ class SynchronisedBatchNorm(nn.BatchNorm1d):
         shape = [-1 if axis == 1 else 1 for axis in range(values.dim())]
         count = values.new_tensor(values.numel() / values.shape[1])
         dist.all_reduce(count)
-        mean_D = differentiable.all_reduce(values.sum(axes)) / count
+        mean_D = _SumOverRanks.apply(values.sum(axes)) / count
         centred = values - mean_D.view(shape)
-        variance_D = differentiable.all_reduce(centred.square().sum(axes)) / count
+        variance_D = _SumOverRanks.apply(centred.square().sum(axes)) / count
         self._move(mean_D.detach(), variance_D.detach() * count / (count - 1))
         scale_D = self.weight * (variance_D + self.eps).rsqrt()
         return centred * scale_D.view(shape) + self.bias.view(shape)

@@ -2,52 +2,57 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
-from typing import Any
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
 
 from densevid.artifacts import atomic_path, hash_of, provenance
 from densevid.checkpoint import LoadedModel, save_model
 from densevid.data.loading import Loader
 from densevid.errors import InputError
+from densevid.events import write_events
 from densevid.training import checkpointing
 from densevid.training.learner import Learner
 from densevid.training.loop import EpochReport, Loop
-from densevid.training.metrics import MetricsFile
 from densevid.training.prepare import Prepared, Report
 from densevid.training.progress import Progress, described, open_progress
 from densevid.training.ranks import Ranks, wait_for_all
+from densevid.training.records import Records
 from densevid.training.run_folder import RunFolder
-from densevid.training.validation import validation_losses
+from densevid.training.validation import Scored, validation_losses, validation_scores
 from densevid.training.watch import Sums
 
 LOG_EVERY = 10  # steps
 
 
+@dataclass(frozen=True)
+class Surroundings:
+    """What a run has around its loop: data, a loader of held-out data, a folder, the other ranks, somebody to tell."""
+
+    data: Prepared
+    judged: Loader | None
+    folder: RunFolder
+    ranks: Ranks
+    report: Report
+    limit_steps: int | None = None
+
+
 class RecordedLoop(Loop):
     """A loop with a run folder. Every rank goes through the same motions; rank 0 writes."""
 
-    def __init__(
-        self,
-        learner: Learner,
-        loader: Loader,
-        judged: Loader | None,
-        data: Prepared,
-        folder: RunFolder,
-        ranks: Ranks,
-        report: Report,
-        limit_steps: int | None = None,
-    ) -> None:
+    def __init__(self, learner: Learner, loader: Loader, around: Surroundings) -> None:
         super().__init__(learner, loader)
-        self.judged, self.data, self.folder, self.ranks, self.report = judged, data, folder, ranks, report
-        self.limit_steps, self.best = limit_steps, float("inf")
+        self.around, self.folder, self.ranks, self.report = around, around.folder, around.ranks, around.report
         self.settings = learner.config.training
+        self.best, self._is_best = math.inf, False  # the less the better
         self._known = 0  # steps whose losses have been read
-        self._recent, self._samples, self._since = Sums(), 0, time.perf_counter()
-        self._progress = Progress(learner.schedule.total_steps, report)
-        self._metrics: MetricsFile | None = None
+        self._recent, self._samples, self._since, self._begun = Sums(), 0, time.perf_counter(), time.perf_counter()
+        self._progress = Progress(learner.schedule.total_steps, self.report)
+        self._records: Records | None = None
 
     def resume(self) -> None:
         """Go on from the last checkpoint; without one, from the beginning."""
@@ -57,7 +62,7 @@ class RecordedLoop(Loop):
         tensors, state = checkpointing.read(self.folder.last)
         if state["data"] != self._data_hash():
             raise InputError(f"{self.folder.path}: the run began with other training data")
-        self.best = float("inf") if state["best"] is None else state["best"]
+        self.best = math.inf if state["best"] is None else state["best"]
         seed = self.settings.seed
         self.position = checkpointing.restore(self.learner, tensors, state, rank=self.ranks.rank, seed=seed)
         self._known = self.learner.step
@@ -65,18 +70,20 @@ class RecordedLoop(Loop):
 
     @contextmanager
     def shown(self) -> Iterator[None]:
-        """Metrics and progress, for the time of the run."""
+        """Records and progress, for the time of the run."""
         if self.ranks.leads:
-            self._metrics = MetricsFile(self.folder.metrics, up_to_step=self.learner.step)
+            self._records = Records(self.folder, self.learner.step)
             self._progress = open_progress(self.learner.schedule.total_steps, self.report, self.learner.step)
         try:
             yield
         finally:
             self._progress.close()
+            if self._records is not None:
+                self._records.close()
 
     def stopped(self) -> bool:
         """At the step that `--limit-steps` names."""
-        return self.limit_steps is not None and self.learner.step >= self.limit_steps
+        return self.around.limit_steps is not None and self.learner.step >= self.around.limit_steps
 
     def wants_all(self) -> bool:
         """Before a checkpoint is written every loss must be known to be a number."""
@@ -100,35 +107,58 @@ class RecordedLoop(Loop):
         if self._recent.count:
             self._log_training()
         with self._averaged():
-            losses = report if self.judged is None else self._validate(self.judged)
-        self._new_best = losses["total"] < self.best
-        self.best = min(self.best, losses["total"])
-        return losses["total"]
+            found = dict(report) if self.around.judged is None else self._validate(self.around.judged)
+        judged_by = found.get("total" if self.settings.best_by == "loss" else self.settings.best_by)
+        if judged_by is not None:
+            value = judged_by if self.settings.best_by == "loss" else -judged_by
+            self._is_best, self.best = value < self.best, min(value, self.best)
+        return found["total"]
 
     def after_epoch(self, report: EpochReport) -> None:
         """Checkpoint, and the best model if this is it."""
         self._save()
-        if self._new_best and self.ranks.leads:
+        if self._is_best and self.ranks.leads:
             with atomic_path(self.folder.best) as temporary:
                 temporary.unlink()
                 os.link(self.folder.last, temporary)
             self._export(self.folder.model)
+        self._is_best = False
+        if self._records is not None:
+            self._records.draw()
 
     def finish(self) -> None:
-        """The run is over, or was stopped: a checkpoint to go on from, and the newest model."""
+        """The run is over, or was stopped: a checkpoint to go on from, the newest model, and the curves."""
         if self.position.batch:
             self._save()
         if self.ranks.leads:
             self._export(self.folder.last_model)
             if not self.folder.model.exists():
                 self._export(self.folder.model)
+        if self._records is not None:
+            self._records.draw(now=True)
         wait_for_all()
 
     def _validate(self, judged: Loader) -> dict[str, float]:
-        losses = validation_losses(self.learner.model, judged, self.learner.config)
-        self._log({"split": "validation", **losses})
-        self._progress.line(f"epoch {self.position.epoch + 1}: validation {described(losses)}")
-        return losses
+        """Losses, and scores in the epochs that have them."""
+        epoch, every = self.position.epoch + 1, self.settings.evaluate_every
+        found = validation_losses(self.learner.model, judged, self.learner.config)
+        if every and (epoch % every == 0 or epoch == self.settings.epochs):
+            assert self.around.data.told is not None
+            scored = validation_scores(self._loaded(), judged, self.around.data.told, self.ranks)
+            found |= scored.scores
+            self._write_predictions(scored, epoch)
+        self._log("validation", found)
+        self._progress.line(f"epoch {epoch}: validation {described(found)}")
+        return found
+
+    def _write_predictions(self, scored: Scored, epoch: int) -> None:
+        if not self.ranks.leads:
+            return
+        if scored.missing:
+            self._progress.line(scored.missing)
+        block = provenance(config_hash=self.learner.config.hash, step=self.learner.step)
+        for kind, events in scored.predictions.items():
+            write_events(self.folder.path / "validation" / f"epoch-{epoch:04d}-{kind}.json", events, provenance=block)
 
     def _checkpoint_due(self) -> bool:
         """Every so many steps; the end of an epoch has its own."""
@@ -136,36 +166,38 @@ class RecordedLoop(Loop):
         return bool(every) and self.learner.step % every == 0 and batch < self.loader.steps(self.position.epoch)
 
     def _save(self) -> None:
-        more = {"best": None if self.best == float("inf") else self.best, "data": self._data_hash()}
+        more = {"best": None if self.best == math.inf else self.best, "data": self._data_hash()}
         tensors, state = checkpointing.snapshot(self.learner, self.position, more)
         if self.ranks.leads:
             checkpointing.write(self.folder.last, tensors, state)
 
-    def _export(self, path: Any) -> None:
-        config = self.learner.config
-        recipe = self.data.training.source.recipe
+    def _export(self, path: Path) -> None:
         with self._averaged():
-            block = provenance(config_hash=config.hash, step=self.learner.step)
-            save_model(path, LoadedModel(self.learner.model, config, self.data.vocabulary, recipe), block)
+            save_model(path, self._loaded(), provenance(config_hash=self.learner.config.hash, step=self.learner.step))
 
-    def _averaged(self) -> Any:
+    def _loaded(self) -> LoadedModel:
+        recipe = self.loader.dataset.source.recipe
+        return LoadedModel(self.learner.model, self.learner.config, self.around.data.vocabulary, recipe)
+
+    def _averaged(self) -> AbstractContextManager[None]:
         """The model with the averaged weights, if there are any."""
         average = self.learner.average
         return nullcontext() if average is None else average.in_place_of(self.learner.model)
 
     def _log_training(self) -> None:
-        seconds = time.perf_counter() - self._since
-        speed = {"samples_per_second": self._samples / seconds}
-        rate = {"learning_rate": self.learner.schedule.learning_rate(self._known - 1)}
-        values = {**self._recent.means(), **rate, **speed}
-        self._log({"split": "training", **values})
+        now = time.perf_counter()
+        rate = self.learner.schedule.learning_rate(self._known - 1)
+        values = {**self._recent.means(), "learning_rate": rate}
+        values["samples_per_second"] = self._samples / (now - self._since)
+        self._log("training", values)
         self._progress.update(self._known, values)
-        self._recent, self._samples, self._since = Sums(), 0, time.perf_counter()
+        self._recent, self._samples, self._since = Sums(), 0, now
 
-    def _log(self, row: dict[str, Any]) -> None:
-        if self._metrics is not None:
-            self._metrics.add({"step": self._known, "epoch": self.position.epoch + 1, **row})
+    def _log(self, split: str, values: dict[str, float]) -> None:
+        if self._records is not None:
+            where = {"step": self._known, "epoch": self.position.epoch + 1}
+            self._records.add({**where, "split": split, **values, "seconds": time.perf_counter() - self._begun})
 
     def _data_hash(self) -> str:
         dataset = self.loader.dataset
-        return hash_of({"videos": dataset.videos, "segments": len(dataset)})
+        return hash_of({"videos": dataset.videos, "segments": dataset.segments_N2.tolist()})

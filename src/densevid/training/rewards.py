@@ -69,8 +69,8 @@ def documents_of(dataset: SegmentDataset) -> tuple[list[list[Words]], npt.NDArra
     _, document_N = np.unique(np.column_stack([dataset.video_N, times_N2]), axis=0, return_inverse=True)
     document_N = document_N.reshape(-1)
     documents: list[list[Words]] = [[] for _ in range(int(document_N.max()) + 1)]
-    for number, sentence in zip(document_N.tolist(), dataset.sentences, strict=True):
-        documents[number].append(tuple(tokenize(sentence)))
+    for number, event in zip(document_N.tolist(), dataset.told, strict=True):
+        documents[number].append(tuple(tokenize(event.sentence)))
     return documents, document_N
 
 

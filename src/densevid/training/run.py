@@ -16,7 +16,7 @@ from densevid.errors import InputError
 from densevid.training.learner import Learner
 from densevid.training.prepare import DataFiles, Prepared, Report, initial_model, prepare
 from densevid.training.ranks import Ranks, joined, local_rank, wait_for_all
-from densevid.training.recorded_loop import RecordedLoop
+from densevid.training.recorded_loop import RecordedLoop, Surroundings
 from densevid.training.rewards import reward_for
 from densevid.training.run_folder import RunFolder
 
@@ -69,7 +69,7 @@ def assemble(job: TrainingJob, ranks: Ranks, device: torch.device, report: Repor
     if ranks.leads and not begun:
         folder.begin(config, data.vocabulary, job.inputs, device=str(device))
     judged = None if data.validation is None else _loader(data.validation, job, ranks, device, shuffled=False)
-    recorded = RecordedLoop(learner, loader, judged, data, folder, ranks, report, limit_steps=job.limit_steps)
+    recorded = RecordedLoop(learner, loader, Surroundings(data, judged, folder, ranks, report, job.limit_steps))
     if begun:
         recorded.resume()
     return recorded
@@ -111,7 +111,7 @@ def pick_device(name: str | None) -> torch.device:
         return device
     if not torch.cuda.is_available():
         raise InputError(f"--device {name}: this machine has no usable CUDA device")
-    if device.index is None:
+    if ":" not in (name or "cuda"):
         device = torch.device("cuda", local_rank())
     torch.cuda.set_device(device)
     return device

@@ -1,0 +1,55 @@
+"""CIDEr-D by hand on a small corpus, and against the project's evaluator where it is installed."""
+
+from __future__ import annotations
+
+import math
+import random
+from importlib import import_module
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+
+from densevid.training.cider import Cider, Words
+
+WORDS = "a the man dog cat runs jumps sits on over bed wall quickly again".split()
+
+
+def corpus(seed: int, documents: int) -> tuple[list[list[Words]], list[Words]]:
+    draw = random.Random(seed)
+
+    def sentence() -> Words:
+        return tuple(draw.choices(WORDS, k=draw.randint(1, 9)))
+
+    told = [[sentence() for _ in range(draw.randint(1, 4))] for _ in range(documents)]
+    said = [draw.choice(document) if draw.random() < 0.3 else sentence() for document in told]
+    return told, said
+
+
+def test_two_documents_by_hand() -> None:
+    cider = Cider([[("a", "dog")], [("a", "cat")]])
+    # "a" is in every document and weighs nothing; "dog" and "a dog" weigh log 2 each, so order 1 and 2 match fully.
+    assert cider.score(("a", "dog"), 0) == pytest.approx(10 * 2 / 4)
+    assert cider.score(("a", "dog"), 1) == pytest.approx(0)
+    # one word more: unigram cosine w.(w, w') = 1/sqrt 2, bigram the same, and one bigram more than the reference
+    longer = 10 * (2 / math.sqrt(2)) / 4 * math.exp(-1 / 72)
+    assert cider.score(("a", "dog", "sleeps"), 0) == pytest.approx(longer)
+    assert cider.score((), 0) == 0
+
+
+def test_repeating_a_word_does_not_pay() -> None:
+    cider = Cider([[("a", "dog", "runs")], [("a", "cat", "sits")], [("the", "man", "jumps")]])
+    assert cider.score(("dog", "dog", "dog"), 0) < cider.score(("a", "dog", "runs"), 0) / 2
+
+
+@pytest.mark.skipif(find_spec("densevid.evaluation") is None, reason="the evaluator is not part of this checkout")
+@pytest.mark.parametrize("seed", range(5))
+def test_it_is_the_evaluators(seed: int) -> None:
+    told, said = corpus(seed, 12)
+    ngrams, scorer = (import_module(f"densevid.evaluation.{name}") for name in ("ngrams", "cider"))
+    texts = [" ".join(words) for words in [*said, *(words for document in told for words in document)]]
+    item_P = np.repeat(np.arange(len(told)), [len(document) for document in told])
+    items = ngrams.Items(np.arange(len(said)), item_P, len(said) + np.arange(len(item_P)))
+    pairs = scorer.cider_of_items(ngrams.index_sentences(texts), items, np.zeros(len(said), dtype=np.int64)).scores()
+    want = scorer.mean_over_references(pairs, items)
+    np.testing.assert_allclose(Cider(told).scores(said, range(len(said))), want, rtol=1e-12, atol=1e-12)
