@@ -170,3 +170,38 @@ def test_the_hash_changes_with_every_number() -> None:
         hashes.add(hash_of({**config.as_dict(), section: {**config.as_dict()[section], key: value + 1}}))
     assert len(hashes) == len(numbers) + 1 > 30
     assert load_config("activitynet").hash == config.hash == hash_of(config.as_dict())
+
+
+@pytest.mark.parametrize(
+    ("setting", "reason"),
+    [
+        ("training.ema=1.0", "training.ema = 1.0 must be in [0, 1)"),
+        ("training.label_smoothing=1.5", "training.label_smoothing = 1.5 must be in [0, 1)"),
+        ("training.betas=[0.9]", "training.betas = [0.9] must be two numbers in [0, 1)"),
+        ("training.betas=[0.9, 1.0]", "must be two numbers in [0, 1)"),
+        ("training.warmup_steps=-1", "training.warmup_steps = -1 must not be negative"),
+        ("training.segments_per_video=0", "training.segments_per_video = 0 must be positive"),
+        ("training.checkpoint_every=-5", "must not be negative"),
+        ("training.evaluate_every=-1", "must not be negative"),
+        ('training.schedule="linear"', "must be one of 'plateau', 'cosine'"),
+        ('training.precision="float16"', "must be one of 'float32', 'bfloat16'"),
+        ('training.reward="bleu"', "must be one of 'none', 'cider', 'meteor'"),
+        ('training.best_by="cider"', "training.evaluate_every = 0 must be at least 1 with training.best_by = 'cider'"),
+        ("training.features_on_device=1", "must be of type bool"),
+    ],
+)
+def test_impossible_ways_to_train(setting: str, reason: str) -> None:
+    with pytest.raises(InputError) as found:
+        load_config(None, [setting])
+    assert reason in str(found.value)
+
+
+def test_a_reward_needs_sentences() -> None:
+    with pytest.raises(InputError, match="rewards sentences"):
+        load_config("proposal-only", ['training.reward="cider"'])
+
+
+def test_the_modern_recipe() -> None:
+    training = load_config("modern").training
+    assert (training.optimizer, training.schedule, training.precision) == ("adamw", "cosine", "bfloat16")
+    assert training.warmup_steps > 0 and training.label_smoothing > 0 and training.ema > 0

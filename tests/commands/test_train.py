@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_run import assert_same_weights, settings, train_here, weights, words, write_tiny_data
 
 from densevid.cli import main
 from densevid.config import load_config
 from densevid.events import read_events
 from densevid.training import checkpointing
+from tiny_run import assert_same_weights, settings, train_here, weights, words, write_tiny_data
 
 VARIANTS = {
     "end-to-end gated mask": [],

@@ -12,7 +12,7 @@ import pytest
 
 from densevid.training.cider import Cider, Words
 
-WORDS = "a the man dog cat runs jumps sits on over bed wall quickly again".split()
+WORDS = ["a", "the", "man", "dog", "cat", "runs", "jumps", "sits", "on", "over", "bed", "wall", "quickly", "again"]
 
 
 def corpus(seed: int, documents: int) -> tuple[list[list[Words]], list[Words]]:

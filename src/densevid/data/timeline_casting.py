@@ -25,6 +25,9 @@ from densevid.data.timeline_pool import FEWEST_TEXTS, LARGEST_CAST, Bools, Foota
 
 ATTEMPTS = 8  # to cast one layout
 TRIES = 30  # to cast one of its events
+SHORTEST_SHOT = 2.0  # seconds; less only where a clip is shorter, or a border cuts a shot
+LONGEST_BACKGROUND_SHOT = 8.0  # seconds, or a little more
+MIXED = 0.5  # the chance that the pieces of all clips of an event follow each other in any order
 Seen = tuple[int, ...]  # the events that are seen in a stretch of the video
 
 
@@ -122,13 +125,24 @@ class _Casting:
         cast = draw_cast(self.rng, self.pool.events, free_N, wanted, LARGEST_CAST, pivot)
         if cast is None:
             return False
-        shown = draw_window(self.rng, draw_ring(self.rng, self.pool.events, cast, self.pool.tick), ticks)
+        shown = draw_window(self.rng, self._ring(seen, ticks, cast), ticks)
         if sum(len(here) for _, here in lay(shown, self.stretches[seen])) > MOST_SHOTS:
             return False
         self.shown[seen] = shown
         for clip in {clip for clip, _, _ in shown}:
             self.taken_N[self.pool.events.siblings[clip]] = True
         return True
+
+    def _ring(self, seen: Seen, ticks: int, cast: list[int]) -> Ring:
+        """Pieces so long that the stretches take a random number of shots, at most as many as an event may have.
+
+        A window of k pieces' length touches at most k + 1 of them, and the end of a stretch cuts one more.
+        """
+        most = max(1, MOST_SHOTS - len(self.stretches[seen]))
+        shots = 1 + int(most * np.sqrt(self.rng.random()))  # more of them more often
+        shortest = SHORTEST_SHOT / self.pool.tick
+        mixed = self.rng.random() < MIXED
+        return draw_ring(self.rng, self.pool.events, cast, max(ticks / shots, shortest), mixed=mixed)
 
     def sentences(self, event: int) -> list[str]:
         """What holds for all footage of an event; inside another event, not what holds for that one's own too."""
@@ -150,7 +164,8 @@ class _Casting:
         footage, ticks = self.pool.background, self._ticks(())
         anyone_N = np.ones(len(footage), dtype=bool)
         cast = draw_cast(self.rng, footage, anyone_N, ticks, len(footage)) or list(range(len(footage)))
-        return draw_window(self.rng, draw_ring(self.rng, footage, cast, self.pool.tick), ticks)
+        seconds = SHORTEST_SHOT + self.rng.random() * (LONGEST_BACKGROUND_SHOT - SHORTEST_SHOT)
+        return draw_window(self.rng, draw_ring(self.rng, footage, cast, seconds / self.pool.tick, mixed=True), ticks)
 
     def _placed(self, seen: Seen, ring: Ring, footage: Footage) -> list[tuple[int, list[Shot]]]:
         laid = lay(ring, self.stretches[seen])

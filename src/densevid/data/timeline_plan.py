@@ -1,6 +1,6 @@
 """TimelinePlan: which footage a composed video shows at every moment, where it dissolves, and what its events are.
 
-What an event shows is a window of a ring: crops of its cast, one after the other, the last followed by the first. The
+What an event shows is a window of a ring: pieces of its cast, one after the other, the last followed by the first. The
 window begins at any tick of the ring with the same chance. So the first moment of an event is any moment of its
 footage, and nothing seen there gives it away; inside, the window goes from shot to shot just as at borders, by a cut
 or by a dissolve, drawn by one law.
@@ -15,13 +15,11 @@ from itertools import accumulate, pairwise
 import numpy as np
 
 from densevid.data.clip_collection import Clip
-from densevid.data.timeline_pool import LARGEST_CAST, SHORTEST_CROP, Footage
+from densevid.data.timeline_pool import SHORTEST_CROP, Footage
 
-JUMP_CUT = 0.25  # the chance that a long crop is shown in two parts, the later one first
-SHORTEST_JUMP = 8.0  # seconds of a crop that may be so cut
 DISSOLVE = 0.3  # the chance of a dissolve at any joint, inside an event or at its border
 DISSOLVE_SECONDS = (1.0, 3.0)
-AROUND_THE_JOINT = 0.25  # of the dissolves; the others end there
+AROUND_THE_JOINT = 0.35  # of the dissolves; the others end there
 Ring = list[tuple[int, int, int]]  # (number of the clip, first tick, ticks) of each crop
 
 
@@ -82,25 +80,24 @@ class TimelinePlan:
         return round(event.start * self.tick, 3), round(event.end * self.tick, 3)
 
 
-def draw_ring(rng: np.random.Generator, footage: Footage, cast: Sequence[int], tick: float) -> Ring:
-    """A random crop of each clip of the cast, in random order; some long ones in two parts, the later part first."""
-    ring: Ring = []
-    chances = rng.random((len(cast), 4)).tolist()
-    for (_, crop, where, cut), clip in sorted(zip(chances, cast, strict=True)):
+def draw_ring(
+    rng: np.random.Generator, footage: Footage, cast: Sequence[int], shot_ticks: float, *, mixed: bool
+) -> Ring:
+    """A random crop of each clip of the cast, cut into pieces of at least `shot_ticks` where it is long enough.
+
+    The pieces stand in random order: `mixed`, or clip after clip, which makes jump cuts.
+    """
+    ring, order = [], []
+    chances = rng.random((len(cast), 3)).tolist()
+    for (turn, crop, where), clip in zip(chances, cast, strict=True):
         whole = int(footage.ticks_N[clip])
         ticks = whole - int(whole * (1 - SHORTEST_CROP) * crop)
         first = int((whole - ticks + 1) * where)
-        if (
-            cut < JUMP_CUT
-            and len(cast) < LARGEST_CAST
-            and len(ring) < LARGEST_CAST - 1
-            and ticks * tick >= SHORTEST_JUMP
-        ):
-            part = int(ticks * (0.25 + 0.5 * cut / JUMP_CUT))
-            ring += [(clip, first + part, ticks - part), (clip, first, part)]
-        else:
-            ring.append((clip, first, ticks))
-    return ring
+        pieces = max(1, int(ticks / shot_ticks))
+        edges = [first + ticks * piece // pieces for piece in range(pieces + 1)]
+        ring += [(clip, start, end - start) for start, end in pairwise(edges)]
+        order += [(0.0 if mixed else turn, chance) for chance in rng.random(pieces).tolist()]
+    return [piece for _, piece in sorted(zip(order, ring, strict=True))]
 
 
 def draw_window(rng: np.random.Generator, ring: Ring, ticks: int) -> Ring:

@@ -42,8 +42,9 @@ def _draw_png(panels: dict[str, dict[str, Line]], path: Path) -> Path:
     from matplotlib.figure import Figure
 
     rows = max(1, -(-len(panels) // COLUMNS))
-    figure = Figure(figsize=(4 * COLUMNS, 2.6 * rows), layout="constrained")
+    figure = Figure(figsize=(4 * COLUMNS, 2.6 * rows))
     FigureCanvasAgg(figure)
+    figure.subplots_adjust(left=0.05, right=0.99, bottom=0.3 / (2.6 * rows), top=1 - 0.3 / (2.6 * rows), hspace=0.3)
     for number, (column, lines) in enumerate(panels.items(), start=1):
         axes = figure.add_subplot(rows, COLUMNS, number)
         for split, line in lines.items():

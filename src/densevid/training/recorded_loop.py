@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from densevid.artifacts import atomic_path, hash_of, provenance
@@ -65,7 +65,7 @@ class RecordedLoop(Loop):
         self.best = math.inf if state["best"] is None else state["best"]
         seed = self.settings.seed
         self.position = checkpointing.restore(self.learner, tensors, state, rank=self.ranks.rank, seed=seed)
-        self._known = self.learner.step
+        self._known, self._recent = self.learner.step, Sums(**state["recent"])
         self.report(f"resumed at step {self.learner.step:,}, epoch {self.position.epoch + 1}")
 
     @contextmanager
@@ -166,7 +166,8 @@ class RecordedLoop(Loop):
         return bool(every) and self.learner.step % every == 0 and batch < self.loader.steps(self.position.epoch)
 
     def _save(self) -> None:
-        more = {"best": None if self.best == math.inf else self.best, "data": self._data_hash()}
+        best = None if self.best == math.inf else self.best
+        more = {"best": best, "recent": asdict(self._recent), "data": self._data_hash()}
         tensors, state = checkpointing.snapshot(self.learner, self.position, more)
         if self.ranks.leads:
             checkpointing.write(self.folder.last, tensors, state)

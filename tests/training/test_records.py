@@ -1,0 +1,120 @@
+"""Averages, watched losses, tables, curves and progress."""
+
+from __future__ import annotations
+
+import builtins
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+import torch
+from torch import nn
+
+from densevid.errors import InputError
+from densevid.training.average import WeightAverage
+from densevid.training.curves import draw_curves
+from densevid.training.metrics import MetricsFile, read_metrics
+from densevid.training.progress import Progress, described, duration, open_progress
+from densevid.training.watch import Sums, Watch
+
+
+def test_an_average_is_a_weighted_sum_of_the_past() -> None:
+    model = nn.Linear(1, 1, bias=False)
+    past = [1.0, 4.0, -2.0, 8.0]
+    model.weight.data.fill_(past[0])
+    average = WeightAverage(model, 0.5)
+    want = past[0]
+    for step, value in enumerate(past[1:], start=1):
+        model.weight.data.fill_(value)
+        average.update(model, step)
+        decay = min(0.5, (1 + step) / (10 + step))
+        want = decay * want + (1 - decay) * value
+    assert float(average.tensors["weight"]) == pytest.approx(want)
+    with average.in_place_of(model):
+        assert model.weight.item() == pytest.approx(want)
+    assert model.weight.item() == past[-1]
+
+
+def test_counters_are_copied_not_averaged() -> None:
+    norm = nn.BatchNorm1d(2)
+    average = WeightAverage(norm, 0.9)
+    norm(torch.randn(4, 2))
+    average.update(norm, 1)
+    assert int(average.tensors["num_batches_tracked"]) == 1
+
+
+def test_watch_names_the_videos_of_a_bad_batch() -> None:
+    watch, sums = Watch(), Sums()
+    good = torch.tensor([6.0, 1, 2, 3, 4, 5, 6.0])
+    for row in watch.add(1, ["a", "b"], good) + watch.add(2, ["c"], 3 * good):
+        sums.add(row)
+    assert sums.means()["total"] == 12 and sums.means()["gradient"] == 10
+    bad = good.clone()
+    bad[[0, 3, 6]] = torch.nan
+    with pytest.raises(InputError, match=r"step 3: total nan, mask nan is not finite, with the videos x, y;"):
+        watch.add(3, ["x", "y"], bad)
+    overflown = good.clone()
+    overflown[5] = torch.inf
+    with pytest.raises(InputError, match=r"gradient inf is not finite, with the videos v0, .* v7 and 2 more"):
+        watch.add(4, [f"v{number}" for number in range(10)], overflown)
+
+
+def test_metrics_survive_a_kill(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.csv"
+    table = MetricsFile(path)
+    for step in (10, 20, 30):
+        table.add({"step": step, "epoch": 1, "split": "training", "total": step / 7})
+    with path.open("a") as file:
+        file.write("40,1,trai")
+    assert [row["step"] for row in read_metrics(path)] == ["10", "20", "30"]
+    MetricsFile(path, up_to_step=20).add({"step": 30, "epoch": 2, "split": "validation", "cider": 1.0})
+    assert [(row["step"], row["epoch"], row["total"]) for row in read_metrics(path)] == [
+        ("10", "1", "1.42857"),
+        ("20", "1", "2.85714"),
+        ("30", "2", ""),
+    ]
+
+
+@pytest.fixture
+def metrics(tmp_path: Path) -> Path:
+    table = MetricsFile(tmp_path / "metrics.csv")
+    for step in range(1, 6):
+        table.add({"step": step, "epoch": 1, "split": "training", "total": 1 / step, "learning_rate": 0.1})
+    table.add({"step": 5, "epoch": 1, "split": "validation", "total": 0.5})
+    return tmp_path / "metrics.csv"
+
+
+def test_curves_are_a_picture(metrics: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    written = draw_curves(metrics, tmp_path)
+    assert written.name == "curves.png" and written.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+
+
+def test_curves_without_matplotlib(metrics: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def without(name: str, *more: Any) -> Any:
+        if name.startswith("matplotlib"):
+            raise ImportError(name)
+        return real(name, *more)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    written = draw_curves(metrics, tmp_path)
+    lines = ElementTree.parse(written).getroot().findall(".//{http://www.w3.org/2000/svg}polyline")
+    assert written.name == "curves.svg" and len(lines) == 3
+    points = [tuple(map(float, point.split(","))) for point in lines[0].attrib["points"].split()]
+    assert len(points) == 5 and points == sorted(points), "steps go right, a falling loss goes down"
+
+
+def test_progress_in_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: list[str] = []
+    progress = Progress(100, lines.append)
+    progress.update(10, {"total": 1.25, "learning_rate": 0.1, "samples_per_second": 1234.5})
+    progress.update(11, {"total": 1.0})
+    progress.update(100, {"total": 0.5})
+    assert len(lines) == 2, "the second came too soon"
+    assert lines[0].startswith("step 10/100  total 1.25  rate 0.1  samples/s 1234") and lines[0].endswith(" left")
+    assert type(open_progress(5, lines.append)) is Progress, "no terminal, no bar"
+    assert [duration(seconds) for seconds in (8, 200, 3725)] == ["8 s", "3 min 20 s", "1 h 02 min"]
+    assert described({"total": 2}) == "total 2"

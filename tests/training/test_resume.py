@@ -1,0 +1,140 @@
+"""A run that stopped, or was killed at any moment, and went on has the very same weights as one that never stopped."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from densevid.errors import InputError
+from densevid.training import checkpointing
+from densevid.training.metrics import read_metrics
+from tiny_run import assert_same_weights, settings, start, train_here, words, write_tiny_data
+
+HARD = settings(  # everything that has a state: dropout, average, scheduled sampling, momentum, plateau
+    "model.dropout=0.2",
+    "model.input_dropout=0.1",
+    "training.ema=0.9",
+    "training.plateau_patience=0",
+    "training.checkpoint_every=3",
+    "training.segments_per_video=2",
+    "training.epochs=4",
+    "training.batch_size=3",
+)
+MINUTES = 4 * 60
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_data(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture(scope="module")
+def unbroken(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("unbroken") / "run"
+    assert train_here(data, out, *HARD) == 0
+    return out
+
+
+def same_table(one: Path, other: Path) -> bool:
+    """The same lines, but for the clock."""
+    timed = ("samples_per_second", "seconds")
+
+    def table(run: Path) -> list[dict[str, str]]:
+        lines = read_metrics(run / "metrics.csv")
+        return [{name: cell for name, cell in row.items() if name not in timed} for row in lines]
+
+    return table(one) == table(other)
+
+
+def test_stopped_and_resumed(data: Path, unbroken: Path, tmp_path: Path) -> None:
+    """In the first step, after a whole epoch, in the middle of one."""
+    for stop in (1, 4, 11):
+        assert train_here(data, tmp_path / "run", *HARD, "--resume", "--limit-steps", str(stop)) == 0
+    assert train_here(data, tmp_path / "run", *HARD, "--resume") == 0
+    assert_same_weights(unbroken, tmp_path / "run")
+    assert_same_weights(unbroken, tmp_path / "run", "model")
+    assert same_table(unbroken, tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    "variant",
+    [
+        [
+            'training.optimizer="sgd"',
+            'training.task="captions"',
+            "training.sampling_start=1",
+            "training.sampling_end=1",
+        ],
+        ['training.reward="cider"', 'training.schedule="cosine"', "training.warmup_steps=2", 'model.decoder="lstm"'],
+    ],
+)
+def test_other_kinds_of_state(data: Path, tmp_path: Path, variant: list[str]) -> None:
+    more = [*settings("model.dropout=0.2", "training.checkpoint_every=2", *variant)]
+    assert train_here(data, tmp_path / "one", *more, validate=False) == 0
+    assert train_here(data, tmp_path / "two", *more, "--limit-steps", "5", validate=False) == 0
+    assert train_here(data, tmp_path / "two", *more, "--resume", "--workers", "1", validate=False) == 0
+    assert_same_weights(tmp_path / "one", tmp_path / "two")
+    assert same_table(tmp_path / "one", tmp_path / "two")
+
+
+def killed_while_training(command: list[str], run: Path, ranks: int, seconds: float) -> bool:
+    """Start, wait for the first checkpoint and a while longer, kill all of it; whether it was still at work."""
+    process = start(command, ranks)
+    deadline = time.monotonic() + MINUTES
+    before = _stamp(run)
+    while _stamp(run) == before and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.02)
+    time.sleep(seconds)
+    at_work = process.poll() is None
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    return at_work
+
+
+def _stamp(run: Path) -> int:
+    file = run / "checkpoints" / "last.safetensors"
+    return file.stat().st_mtime_ns if file.exists() else 0
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_killed_and_resumed(data: Path, tmp_path: Path, ranks: int) -> None:
+    """SIGKILL at random moments; nothing is asked of the run but to be started again."""
+    longer = [*HARD, *settings(f"training.epochs={9 - 2 * ranks}", "training.checkpoint_every=1")]
+    if ranks == 1:
+        assert train_here(data, tmp_path / "whole", *longer) == 0
+    else:
+        process = start(words(data, tmp_path / "whole", *longer), ranks)
+        assert process.wait(MINUTES) == 0, process.communicate()[1]
+    run, command = tmp_path / "run", [*words(data, tmp_path / "run", *longer), "--resume"]
+    in_time = killed_while_training(command, run, ranks, random.uniform(0, 0.3))
+    process = start(command, ranks)
+    assert process.wait(MINUTES) == 0, process.communicate()[1]
+    assert_same_weights(tmp_path / "whole", run)
+    assert in_time, "the run was over before it was killed"
+
+
+def test_a_line_cut_short_is_dropped(data: Path, unbroken: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    assert train_here(data, run, *HARD, "--limit-steps", "5") == 0
+    with (run / "metrics.csv").open("a") as file:
+        file.write("99,1,training,1.0,,,,,,,,,,,,\n7,2,trai")
+    assert train_here(data, run, *HARD, "--resume") == 0
+    assert [row["step"] for row in read_metrics(run / "metrics.csv")][-1] == "16"
+    assert same_table(unbroken, run)
+
+
+def test_a_finished_run_stays_as_it_is(data: Path, unbroken: Path) -> None:
+    before = (unbroken / "metrics.csv").read_text()
+    assert train_here(data, unbroken, *HARD, "--resume") == 0
+    assert (unbroken / "metrics.csv").read_text() == before
+
+
+def test_a_broken_checkpoint_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "last.safetensors").write_bytes(b"\x10\0\0\0\0\0\0\0{}")
+    with pytest.raises(InputError, match="not a readable checkpoint"):
+        checkpointing.read(tmp_path / "last.safetensors")

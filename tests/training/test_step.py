@@ -1,0 +1,95 @@
+"""Several segments a video: encoded once, the losses are those of the segments one by one."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from densevid.config import Config
+from densevid.data.annotations import Annotations
+from densevid.data.batches import Batch, SegmentDataset
+from densevid.data.feature_source import TracksInMemory
+from densevid.data.loading import Loader, Plan
+from densevid.data.vocabulary import Vocabulary
+from densevid.demo import RECIPE, SENTENCES, SMALL, generate
+from densevid.model.masked_transformer import MaskedTransformer
+from densevid.training.learner import Learner
+from densevid.training.step import total_loss
+
+TRACKS, TRUTH = generate(3, 5)
+VOCABULARY = Vocabulary.build(SENTENCES, 1)
+VARIANTS = {
+    "dense": {},
+    "discrete": {"model": {"mask": "discrete"}},
+    "recurrent": {"model": {"encoder": "bi-lstm", "decoder": "lstm"}},
+    "released": {"model": {"compat": "released"}},
+    "proposals": {"training": {"task": "proposals"}},
+    "captions": {"training": {"task": "captions"}},
+    "sums": {"training": {"reduction": "sum"}},
+}
+
+
+def batches(config: Config, together: int) -> list[Batch]:
+    dataset = SegmentDataset(Annotations(TRUTH, {}, []), TracksInMemory(TRACKS, RECIPE), VOCABULARY, config)
+    return list(Loader(dataset, Plan(100, 0, together, shuffled=False)).batches(0))
+
+
+def model_of(config: Config) -> MaskedTransformer:
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    return MaskedTransformer(config, len(VOCABULARY))
+
+
+@pytest.mark.parametrize("variant", list(VARIANTS))
+def test_together_is_one_by_one(variant: str) -> None:
+    config = SMALL.with_values({"model": {"width": 16, "hidden": 16}}).with_values(VARIANTS[variant])  # type: ignore[arg-type]
+    (apart,), (together,) = batches(config, 1), batches(config, 9)
+    assert len(apart) == len(together) and len(together.videos) == 5 < len(apart.videos)
+    model = model_of(config).eval()
+    losses = []
+    for batch in (apart, together):
+        model.zero_grad()
+        total, parts = total_loss(model, batch, config, epoch=2)
+        total.backward()
+        gradients = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+        losses.append((total.detach(), parts.detached(), gradients))
+    torch.testing.assert_close(losses[0], losses[1], atol=1e-5, rtol=1e-4)
+
+
+def test_smoothing_is_for_training_alone() -> None:
+    config = SMALL.with_values({"training": {"task": "captions", "label_smoothing": 0.3}})
+    plain = SMALL.with_values({"training": {"task": "captions"}})
+    (batch,) = batches(config, 1)
+    model = model_of(config)
+    smooth, sharp = (float(total_loss(model.train(), batch, chosen)[0].detach()) for chosen in (config, plain))
+    assert abs(smooth - sharp) > 1e-4
+    smooth, sharp = (float(total_loss(model.eval(), batch, chosen)[0].detach()) for chosen in (config, plain))
+    assert smooth == sharp
+    uniform = SMALL.with_values({"training": {"task": "captions", "label_smoothing": 0.999999}})
+    logs = torch.log(torch.tensor(float(len(VOCABULARY))))
+    with torch.no_grad():
+        model.caption_decoder.words.weight.zero_()
+        model.caption_decoder.words.bias.zero_()
+    assert float(total_loss(model.train(), batch, uniform)[1].words) == pytest.approx(float(logs), rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("task", "frozen"),
+    [("dense", set()), ("proposals", {"masking", "caption_decoder"}), ("captions", {"masking", "proposal_decoder"})],
+)
+def test_a_learner_leaves_alone_what_the_task_leaves_out(task: str, frozen: set[str]) -> None:
+    config = SMALL.with_values({"training": {"task": task, "ema": 0.5}})
+    learner = Learner(model_of(config), config, 10)
+    before = {name: tensor.clone() for name, tensor in learner.model.state_dict().items()}
+    (batch,) = batches(config, 1)
+    values = learner.learn(batch, 0)
+    assert values.shape == (7,) and values[0] == values[6] and learner.step == 1
+    names = {name for name, parameter in learner.model.named_parameters() if not parameter.requires_grad}
+    assert {name.split(".")[0] for name in names} == frozen
+    assert all(torch.equal(before[name], learner.model.state_dict()[name]) for name in names)
+    missing = [
+        name
+        for name, parameter in learner.model.named_parameters()
+        if parameter.requires_grad and parameter.grad is None
+    ]
+    assert not missing, "every parameter that learns has a gradient, so ranks need not look for unused ones"
