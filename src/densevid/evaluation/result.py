@@ -40,7 +40,11 @@ def soda_means(scores: soda.Soda) -> dict[str, dict[str, dict[str, float]]]:
 
 def proposal_scores(scores: localization.Proposals) -> dict[str, Any]:
     """AR, the area under its curve, recall at each tIoU, and the curve itself."""
-    curve = {"proposals": scores.average_number_J.tolist(), "average_recall": scores.average_recall_J.tolist()}
+    curve = {
+        "proposals": scores.average_number_J.tolist(),
+        "average_recall": scores.average_recall_J.tolist(),
+        "recall": {f"{tiou:g}": row.tolist() for tiou, row in zip(localization.TIOUS, scores.recall_TJ, strict=True)},
+    }
     return {
         **{f"AR@{number}": scores.average_recall_at(number) for number in localization.REPORTED},
         "AUC": scores.area(),
