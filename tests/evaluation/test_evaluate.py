@@ -190,6 +190,9 @@ def test_one_row_a_video(evaluation: Evaluation) -> None:
     mean = np.mean([row[header.index("METEOR")] for row in rows])
     assert mean == pytest.approx(evaluation.captioning.average()["METEOR"])
     assert rows[1][header.index("soda_c_merged_f1")] == ""
+    assert evaluation.segments is not None
+    macro = np.mean([row[header.index("segments_METEOR")] for row in rows])
+    assert macro == pytest.approx(evaluation.segments.macro()["METEOR"])
 
 
 def test_a_system_does_not_differ_from_itself(evaluation: Evaluation) -> None:

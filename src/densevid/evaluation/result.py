@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from densevid.evaluation import localization, soda
+from densevid.evaluation.corpus import group_scores
 from densevid.evaluation.evaluate import Evaluation
 from densevid.evaluation.rows import Floats
 
@@ -69,6 +70,9 @@ def per_video(evaluation: Evaluation) -> tuple[list[str], list[list[Any]]]:
         found = evaluation.proposals.pooled
         recall_V = found.matched_VT.mean(axis=1) / np.maximum(found.events_V, 1)
         columns["proposal_recall"] = _by_video(found.videos, recall_V)
+    if evaluation.segments:
+        for name, values_V in group_scores(evaluation.segments.macro_VS).items():
+            columns[f"segments_{name}"] = _by_video(evaluation.segments.videos, values_V)
     videos = sorted({video for column in columns.values() for video in column})
     rows = [[video, *(column.get(video, "") for column in columns.values())] for video in videos]
     return ["video", *columns], rows
