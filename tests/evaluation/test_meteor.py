@@ -41,7 +41,7 @@ def test_the_jar_and_native_agree() -> None:
 
 
 def test_workers_give_what_this_process_gives(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(meteor.BATCH, "native", 2)
+    monkeypatch.setitem(meteor.BATCH, "native", 40)
     here = meteor.native_meteor.statistics(PAIRS)
     with meteor.opened(cache=False) as engine:
         np.testing.assert_array_equal(engine.statistics(PAIRS), here)

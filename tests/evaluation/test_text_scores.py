@@ -48,10 +48,11 @@ def official_cider(gts: dict[int, list[str]], res: dict[int, list[str]]) -> np.n
 def test_scores_equal_the_official_loops(case: Case) -> None:
     texts, items, group = as_items(case)
     sentences = index_sentences(texts)
-    components = bleu_components(sentences, items)
+    shared = sentences.shared(items.hypothesis_P, items.reference_P)
+    components = bleu_components(sentences, items, shared)
     corpus = bleu_scores(sums_by_group(components, group, 3))
     rouge = rouge_scores(texts, items)
-    cider = mean_over_references(cider_of_items(sentences, items, group).scores(), items)
+    cider = mean_over_references(cider_of_items(sentences, items, group, shared).scores(), items)
     for number in set(group.tolist()):
         gts, res = official_form(case, number)
         score, each = Bleu(4).compute_score(gts, res, verbose=0)
@@ -67,7 +68,9 @@ def test_cider_counts_only_the_chosen_documents(case: Case, data: st.DataObject)
     case = [(group, hypothesis, refs[:1]) for group, hypothesis, refs in case]
     texts, items, group = as_items(case)
     chosen = np.array(data.draw(st.lists(st.booleans(), min_size=len(case), max_size=len(case))))
-    ours = cider_of_items(index_sentences(texts), items, group).scores(chosen)
+    sentences = index_sentences(texts)
+    shared = sentences.shared(items.hypothesis_P, items.reference_P)
+    ours = cider_of_items(sentences, items, group, shared).scores(chosen)
     left = [row for row, kept in zip(case, chosen, strict=True) if kept]
     for number in {g for g, _, _ in left}:
         gts, res = official_form(left, number)
@@ -82,7 +85,8 @@ def test_cider_with_documents_of_their_own(golds: list[str], predicted: list[str
     left, right = (np.array([texts.index(t) for t in side]) for side in (golds, predicted))
     pairs = np.repeat(left, len(right)), np.tile(right, len(left))
     documents = Documents(np.zeros(len(right), dtype=int), np.arange(len(right)), right)
-    ours = Cider(index_sentences(texts), np.zeros(len(pairs[0]), dtype=int), pairs, documents).scores()
+    sentences = index_sentences(texts)
+    ours = Cider(sentences, np.zeros(len(pairs[0]), dtype=int), pairs, documents, sentences.shared(*pairs)).scores()
     gts = {place: [text] for place, text in enumerate(predicted)}
     official = [official_cider(gts, {place: [gold] for place in gts}) for gold in golds]
     np.testing.assert_allclose(ours.reshape(len(golds), -1), official, atol=1e-11)
@@ -96,7 +100,9 @@ def test_an_empty_sentence_is_one_empty_word_to_rouge_and_none_to_bleu() -> None
 
 def test_a_lone_pair_has_no_cider_even_as_a_copy() -> None:
     items = Items.single(np.array([0]), np.array([0]))
-    assert cider_of_items(index_sentences(["a man runs fast"]), items, np.array([0])).scores().tolist() == [0.0]
+    sentences = index_sentences(["a man runs fast"])
+    shared = sentences.shared(items.hypothesis_P, items.reference_P)
+    assert cider_of_items(sentences, items, np.array([0]), shared).scores().tolist() == [0.0]
 
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=40), st.integers(1, 60))

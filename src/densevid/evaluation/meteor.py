@@ -29,6 +29,7 @@ from densevid.evaluation.meteor_cache import StatisticsCache
 from densevid.evaluation.meteor_worker import MeteorWorker
 from densevid.evaluation.native_data import METEOR_JAR, PARAPHRASES, package_file
 from densevid.evaluation.native_paraphrases import paraphrase_table
+from densevid.evaluation.ngrams import blocks
 from densevid.evaluation.progress import Progress
 from densevid.evaluation.rows import Floats
 
@@ -36,7 +37,8 @@ ENGINES = ("native", "java")
 NATIVE_VERSION = 1  # raise it when native METEOR changes an answer: the cache then forgets the old ones
 MODULE_WEIGHTS = np.array([1.0, 0.6, 0.8, 0.6])
 ALPHA, BETA, GAMMA, DELTA = 0.85, 0.2, 0.6, 0.75
-BATCH = {"native": 4_000, "java": 20_000}  # a second start of the jar (62 MB of paraphrases) has to pay for itself
+# Letters in a batch: as many as keep both processes busy to the end; a second start of the jar has to pay for itself.
+BATCH = {"native": 250_000, "java": 2_500_000}
 
 
 class Meteor:
@@ -93,11 +95,12 @@ class Meteor:
             new = [pair for pair in new if pair not in self._known]
         self.asked += len(new)
         self._progress.expect(len(new))
-        size = BATCH[self.engine]
-        if self.engine == "native" and len(new) > size:
+        letters = np.array([len(hypothesis) + sum(map(len, references)) for hypothesis, references in new])
+        batches = blocks(letters, BATCH[self.engine]) if new else []
+        if self.engine == "native" and len(batches) > 1:
             paraphrase_table()  # made on first use; better once here than by every worker
-        for batch in (new[first : first + size] for first in range(0, len(new), size)):
-            self._begun.append((batch, self._threads.submit(self._answer, batch, len(new) > size)))
+        for batch in (new[block] for block in batches):
+            self._begun.append((batch, self._threads.submit(self._answer, batch, len(batches) > 1)))
 
     def _answer(self, batch: list[Pair], large: bool) -> Floats:
         """Runs in a thread: here if there is little to do, else by an idle process, or a new one."""
