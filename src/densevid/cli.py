@@ -13,7 +13,7 @@ from densevid.errors import InputError, one_line
 
 VERBS: dict[str, str] = {
     "extract": "turn videos into feature tracks, in a feature store",
-    "bench": "time parts of densevid against plain versions of the same",
+    "bench": "time ours against the plain way, in one run",
 }
 
 

@@ -1,1 +1,1 @@
-"""What densevid costs: the plain versions that ours is timed against live here and nowhere else."""
+"""Plain versions that ours is timed against; they live here and nowhere else."""

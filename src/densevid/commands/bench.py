@@ -1,8 +1,8 @@
-"""Time parts of densevid against plain versions of the same, in one run, and print the figures.
+"""Time ours against the plain way, in one run.
 
-Examples:
-  densevid bench extract
-  densevid bench extract --help
+  densevid bench extract --videos clips/
+
+`densevid bench SUBJECT --help` explains one subject.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ import argparse
 from importlib import import_module
 
 SUBJECTS = {
-    "extract": "from video files to features, against a bare loop",
+    "extract": "from video files to features, against decoding and networks one after the other",
 }
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """One sub-command for each subject."""
+    """One sub-command a subject, from `densevid.commands.bench_SUBJECT`; those modules import nothing heavy."""
     subjects = parser.add_subparsers(dest="subject", metavar="SUBJECT", required=True)
     for name, summary in SUBJECTS.items():
-        module = import_module(f"densevid.bench.{name.replace('-', '_')}")
+        module = import_module(f"densevid.commands.bench_{name}")
         sub = subjects.add_parser(
             name, help=summary, description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
         )
@@ -28,5 +28,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the subject that was chosen."""
-    return int(args.run_subject(args))
+    """Run one subject."""
+    return int(args.run_subject(args) or 0)
