@@ -162,7 +162,8 @@ class TimelineSamples(Dataset[Sample]):
         words = self.vocabulary.encode(text, self.max_words)
         words_L = torch.tensor(words + [PAD] * (self.max_words + 1 - len(words)))
         events_G2 = torch.tensor([(event.start, min(event.end, len(features_TF))) for event in seen]).float()
-        return Sample(timeline.video, torch.from_numpy(features_TF), events_G2, chosen, words_L)
+        number_P, chosen_P = torch.tensor([index]), torch.tensor([chosen])
+        return Sample(number_P, timeline.video, len(features_TF), features_TF, events_G2, chosen_P, words_L[None])
 
     def collate(self, samples: Sequence[Sample]) -> Batch:
         """A batch at the model's window: what a DataLoader wants as `collate_fn`."""

@@ -56,9 +56,7 @@ def dense_losses(
     """All four, end to end; samples without a positive anchor have negatives only."""
     features_BTF, valid_BT = batch.features_BTF.float(), model.seen(batch.valid_BT)
     words_PL = batch.words_PL[:, :-1]
-    predictions = model(
-        features_BTF, valid_BT, targets.captioned_P, words_PL, batch.video_P, padded=batch.padded
-    )
+    predictions = model(features_BTF, valid_BT, targets.captioned_P, words_PL, batch.video_P, padded=batch.padded)
     score, offsets = proposal_losses(predictions.proposals, targets, config.training, batch.video_P)
     present_P = targets.captioned_present_P
     counted_PT = batch.of_segments(valid_BT) & present_P[:, None]
@@ -72,9 +70,7 @@ def dense_losses(
 
 def only_proposal_losses(model: MaskedTransformer, batch: Batch, targets: Targets, config: Config) -> Losses:
     """Score and offsets: nothing is captioned."""
-    proposals = model.propose(
-        model.encode(batch.features_BTF.float(), model.seen(batch.valid_BT), padded=batch.padded)
-    )
+    proposals = model.propose(model.encode(batch.features_BTF.float(), model.seen(batch.valid_BT), padded=batch.padded))
     score, offsets = proposal_losses(proposals, targets, config.training, batch.video_P)
     nothing = score.new_zeros(())
     return Losses(score, offsets, nothing, nothing)
