@@ -13,6 +13,7 @@ from densevid.errors import InputError, one_line
 
 VERBS: dict[str, str] = {
     "extract": "turn videos into feature tracks, in a feature store",
+    "timelines": "compose untrimmed videos with dense captions from captioned clips",
     "train": "train a model on annotated features, on one GPU or many",
     "predict": "caption every video of a feature folder and write an event file",
     "evaluate": "score an event file by every official protocol",

@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 
 from densevid.cli import main
+from densevid.data.feature_source import check_recipe
 from densevid.data.feature_store import FeatureStore
+from densevid.errors import InputError
 from made_videos import constant, make_sound, make_video
 
 MODULE = """
@@ -215,3 +217,16 @@ def test_what_cannot_be_done_is_one_line(clips, words, complaint, capsys) -> Non
     assert extract(*words, backbone="appearance" if "cuda" in words else "cheap:colours") == 2
     shown = capsys.readouterr().err
     assert complaint in shown and "Traceback" not in shown
+
+
+def test_a_model_refuses_features_of_another_recipe_and_says_how_to_make_its_own(clips) -> None:
+    assert extract(clips / "clip 1.mp4", "--out", "wanted", "--every", "0.25", "--reduce", "2") == 0
+    assert extract(clips / "clip 1.mp4", "--out", "given", "--every", "0.25") == 0
+    wanted, given = FeatureStore.open("wanted"), FeatureStore.open("given")
+    assert check_recipe(wanted.recipe, wanted.streams, given) is None, "made in the same way"
+    assert extract(clips / "clip 1.mp4", "--out", "coarse") == 0
+    with pytest.raises(InputError, match=r"not the same: sampling.*--backbone cheap:colours --every 0.25`"):
+        check_recipe(wanted.recipe, wanted.streams, FeatureStore.open("coarse"))
+    reduced = FeatureStore.open("wanted-2")
+    with pytest.raises(InputError, match=r"the model reads colours 2; make .*--every 0.25 --reduction"):
+        check_recipe(reduced.recipe, reduced.streams, given)

@@ -16,8 +16,8 @@ B_FRAMES = {"bf": "4", "x264-params": "b-pyramid=normal:b-adapt=0:keyint=50", "p
 
 
 def steps_of(path: Path, **settings: object) -> list[Step]:
-    skip = bool(settings.pop("skip", True))
-    with VideoSteps(path, Sampling(**settings), skip=skip) as video:  # type: ignore[arg-type]
+    skip, threads = bool(settings.pop("skip", True)), int(settings.pop("threads", 1))  # type: ignore[call-overload]
+    with VideoSteps(path, Sampling(**settings), skip=skip, decoder_threads=threads) as video:  # type: ignore[arg-type]
         return list(video)
 
 
@@ -63,6 +63,14 @@ def test_leaving_frames_undecoded_changes_nothing(name, frames_per_step, tmp_pat
     for one, other in zip(skipped, whole, strict=True):
         assert np.array_equal(one.pictures_FHWC, other.pictures_FHWC)
         assert np.array_equal(one.seconds_F, other.seconds_F)
+
+
+@pytest.mark.parametrize("name", ["b-frames.mp4", "hevc.mp4"])
+def test_decoding_with_threads_changes_nothing(name, tmp_path) -> None:
+    path = make_video(tmp_path / name, variable(6.0), size=(640, 360), **FILES[name])
+    threaded, plain = (steps_of(path, frames_per_step=5, threads=threads) for threads in (3, 1))
+    assert [step.time for step in threaded] == [step.time for step in plain]
+    assert all(np.array_equal(a.pictures_FHWC, b.pictures_FHWC) for a, b in zip(threaded, plain, strict=True))
 
 
 def test_frames_that_nothing_needs_are_really_not_decoded(tmp_path) -> None:

@@ -1,19 +1,11 @@
-"""Time extraction against a bare loop: PyAV decodes every frame of a file, then the same network in batches of 16.
+"""Extraction against a bare loop: PyAV decodes every frame of a file, then the same network in batches of 16.
 
 Both sides take turns in the same run and the best round of each counts, so that the ratio means something on a busy
-machine. The bare loop is timed with its network on one thread and on all cores. The videos are made on the spot unless
---videos names some; the 720p ones are made from them. With --probe, instead: how much the motion stream adds, by a
-linear probe for the category of each clip, cross-validated by source video.
-
-Examples:
-  densevid bench extract
-  densevid bench extract --videos clips/ --count 8 --rounds 3
-  densevid bench extract --probe features --clips clips.json
+machine. The bare loop is timed with its network on one thread and on all cores.
 """
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -28,7 +20,6 @@ import numpy.typing as npt
 
 from densevid.bench.extract_inputs import as_720p, make_video
 from densevid.bench.process_memory import run_measured
-from densevid.errors import InputError
 from densevid.video.backbones import find_backbone
 from densevid.video.extract import Extractor, usable_cores
 from densevid.video.flow import flow_pictures
@@ -40,36 +31,19 @@ from densevid.video.weights import efficientnet_lite0
 BARE_BATCH = 16
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of `densevid bench extract`."""
-    parser.add_argument("--videos", metavar="VIDEO|FOLDER|LIST", nargs="+", help="time these (made on the spot)")
-    parser.add_argument("--count", type=int, default=6, metavar="N", help="how many of them (6)")
-    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="how often each side is timed (3)")
-    parser.add_argument("--probe", metavar="STORE", help="probe the streams of this two-stream store instead")
-    parser.add_argument("--clips", metavar="FILE", help="with --probe: JSON with the category and source of each clip")
-
-
-def run(args: argparse.Namespace) -> int:
-    """Print the figures."""
-    if args.probe:
-        from densevid.bench.probe import print_probe
-
-        if not args.clips:
-            raise InputError("--probe needs --clips FILE, which says the category of each clip")
-        print_probe(args.probe, args.clips)
-        return 0
+def print_figures(videos: Sequence[str] | None, count: int, rounds: int) -> None:
+    """Time both sides on some videos, and print everything the issue of speed is judged by."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        small = [job.path for job in find_jobs(args.videos)][: args.count] if args.videos else _made(folder, args.count)
+        small = [job.path for job in find_jobs(videos)][:count] if videos else _made(folder, count)
         large = [as_720p(path, folder / f"720p-{number}.mp4") for number, path in enumerate(small[:2])]
-        print(f"{usable_cores()} cores, {len(small)} videos as they are, {len(large)} in 720p, best of {args.rounds}")
+        print(f"{usable_cores()} cores, {len(small)} videos as they are, {len(large)} in 720p, best of {rounds}")
         print("realtime factor           | bare, 1 thread | bare, all cores | ours  | ratios      | cores busy")
-        for kind, videos in (("as they are", small), ("720p", large)):
+        for kind, paths in (("as they are", small), ("720p", large)):
             for backbone in ("appearance", "two-stream"):
-                print(compare(f"{backbone}, {kind}", backbone, videos, args.rounds), flush=True)
+                print(compare(f"{backbone}, {kind}", backbone, paths, rounds), flush=True)
         _print_whole_command(small, folder)
         _print_timing(folder)
-    return 0
 
 
 @dataclass(frozen=True)

@@ -1,17 +1,7 @@
-"""Time whole training steps of the paper's configuration beside an eager float32 version, in one run on one GPU.
-
-A step is forward, backward, clipping and SGD over distinct videos already on the device, one segment of 20 words each,
-dropout on. The model is the paper's: width 1024, hidden 2048, 2 layers, 480 steps, 3072 features, 18 kernels, gated
-mask.
-
-Examples:
-  densevid bench train
-  densevid bench train --batch 64 --steps 5 --json figures.json
-"""
+"""Whole training steps of the paper's configuration: ours, and the plain versions it is timed against."""
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -61,30 +51,20 @@ VARIANTS = (
 )
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the subject's arguments."""
-    parser.add_argument("--batch", type=int, default=256, help="videos a step (default 256)")
-    parser.add_argument("--steps", type=int, default=10, help="timed steps (default 10)")
-    parser.add_argument("--only", metavar="TEXT", default="", help="only variants whose name contains this")
-    parser.add_argument("--profile", action="store_true", help="list the kernels that take the most time")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
-
-
-def run(arguments: argparse.Namespace) -> int:
-    """Time every variant and print a table."""
+def print_figures(batch: int, steps: int, *, only: str = "", profile: bool = False, json: Path | None = None) -> None:
+    """Time every variant whose name contains `only`, and print a table."""
     if not torch.cuda.is_available():
         raise InputError("bench train needs a CUDA device; on a CPU time your own run with `densevid train`")
     config = load_config("activitynet")
     figures = []
     for variant in VARIANTS:
-        if arguments.only in variant.name:
-            figures.append(measure(variant, config, arguments.batch, arguments.steps, profile=arguments.profile))
+        if only in variant.name:
+            figures.append(measure(variant, config, batch, steps, profile=profile))
             print(row(figures[-1]), flush=True)
-    if arguments.json:
+    if json:
         device = torch.cuda.get_device_name()
         content = {"device": device, "torch": torch.__version__, "figures": [asdict(figure) for figure in figures]}
-        write_json(arguments.json, {**content, "provenance": provenance(config_hash=config.hash)})
-    return 0
+        write_json(json, {**content, "provenance": provenance(config_hash=config.hash)})
 
 
 def row(figure: Figure) -> str:

@@ -13,26 +13,24 @@ import argparse
 from importlib import import_module
 
 SUBJECTS = {
-    "evaluate": ("densevid.commands.bench_evaluate", "the official evaluations, against a loop over pycocoevalcap"),
-    "extract": ("densevid.bench.extract", "from video files to features, against a bare loop"),
-    "train": ("densevid.bench.train", "training steps of the paper's configuration, against plain heads and float32"),
+    "evaluate": "the official evaluations, against a loop over pycocoevalcap",
+    "extract": "from video files to features, against decoding and networks one after the other",
+    "train": "training steps of the paper's configuration, against plain heads and float32",
 }
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The subject; what follows is parsed by the subject's own module, the only one that is imported."""
-    listing = "; ".join(f"{name}: {summary}" for name, (_, summary) in SUBJECTS.items())
-    parser.add_argument("subject", choices=list(SUBJECTS), metavar="SUBJECT", help=listing)
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="the subject's own flags")
+    """One sub-command a subject, from `densevid.commands.bench_SUBJECT`; those modules import nothing heavy."""
+    subjects = parser.add_subparsers(dest="subject", metavar="SUBJECT", required=True)
+    for name, summary in SUBJECTS.items():
+        module = import_module(f"densevid.commands.bench_{name}")
+        sub = subjects.add_parser(
+            name, help=summary, description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        )
+        module.add_arguments(sub)
+        sub.set_defaults(run_subject=module.run)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
     """Run one subject."""
-    module = import_module(SUBJECTS[arguments.subject][0])
-    parser = argparse.ArgumentParser(
-        prog=f"densevid bench {arguments.subject}",
-        description=module.__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    module.add_arguments(parser)
-    return int(module.run(parser.parse_args(arguments.arguments)) or 0)
+    return int(args.run_subject(args) or 0)

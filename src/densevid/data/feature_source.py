@@ -47,7 +47,7 @@ def unknown_video(video: str, source: object, videos: Sequence[str]) -> InputErr
 
 def check_recipe(wanted: FeatureRecipe | None, wanted_streams: Streams, source: FeatureSource) -> str | None:
     """Whether a model can read these features: None if surely, a warning if it cannot be known, else an InputError."""
-    make = f"; make the right ones with `densevid extract --backbone {wanted.name}`" if wanted else ""
+    make = f"; make the right ones with `{_extract_command(wanted)}`" if wanted else ""
     got_widths, wanted_widths = _widths(source.streams), _widths(wanted_streams)
     if got_widths != wanted_widths:
         raise InputError(
@@ -64,6 +64,15 @@ def check_recipe(wanted: FeatureRecipe | None, wanted_streams: Streams, source: 
             f" (not the same: {keys}){make}"
         )
     return None
+
+
+def _extract_command(recipe: FeatureRecipe) -> str:
+    """What makes features of this recipe."""
+    sampling = recipe.table.get("sampling", {})
+    every = sampling.get("seconds_per_step", 0.5) if isinstance(sampling, dict) else 0.5
+    rate = "" if every == 0.5 else f" --every {every:g}"
+    reduction = " --reduction THE_REDUCED_STORE" if "reduction" in recipe.table else ""
+    return f"densevid extract --backbone {recipe.name}{rate}{reduction}"
 
 
 def _widths(streams: Streams) -> list[int]:

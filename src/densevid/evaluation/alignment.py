@@ -17,6 +17,15 @@ CELLS_AT_ONCE = 1_000_000
 
 
 @dataclass(frozen=True)
+class Solution:
+    """The best total of each problem (0 where a side is empty), and the M matched pairs: which problem, which pair."""
+
+    total_K: Floats
+    problem_M: Integers
+    pair_M: Integers
+
+
+@dataclass(frozen=True)
 class Problems:
     """K lists of golds to be matched with the predictions of their video.
 
@@ -29,8 +38,8 @@ class Problems:
     predictions_K: Integers
     first_pair_G: Integers
 
-    def solve(self, value_N: Floats) -> tuple[Floats, Integers, Integers]:
-        """The best total of each problem (0 where a side is empty), and the matched pairs: (problem, pair)."""
+    def solve(self, value_N: Floats) -> Solution:
+        """Match each problem's golds with predictions so that the total value is greatest."""
         total_K = np.zeros(len(self.golds_K))
         problems, pairs = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
         solvable = np.flatnonzero((self.golds_K > 0) & (self.predictions_K > 0))
@@ -41,7 +50,7 @@ class Problems:
             problem, gold = np.nonzero(picked_KG >= 0)
             problems.append(chosen[problem])
             pairs.append(pair_KG[problem, gold] + picked_KG[problem, gold])
-        return total_K, np.concatenate(problems), np.concatenate(pairs)
+        return Solution(total_K, np.concatenate(problems), np.concatenate(pairs))
 
     def _padded(self, chosen: Integers, value_N: Floats) -> tuple[Integers, Floats]:
         """First pair of each gold (K x G) and the values of all its pairs (K x G x P), filled with 0."""

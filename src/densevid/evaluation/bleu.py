@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from densevid.evaluation.ngrams import ORDERS, Items, Sentences, sorted_unique
+from densevid.evaluation.ngrams import ORDERS, Items, Sentences, Shared, sorted_unique
 from densevid.evaluation.rows import Floats, Integers
 
 NAMES = tuple(f"Bleu_{order}" for order in range(1, ORDERS + 1))
@@ -12,11 +12,16 @@ TINY, SMALL = 1e-15, 1e-9  # the official guards against division by zero; they 
 COMPONENTS = 2 + 2 * ORDERS
 
 
-def bleu_components(sentences: Sentences, items: Items) -> Floats:
+def bleu_components(sentences: Sentences, items: Items, shared: Shared) -> Floats:
     """I x 10: hypothesis length, closest reference length, n-grams offered (4), n-grams found in a reference (4)."""
     length_I = sentences.length_S[items.hypothesis_I]
     offered_I4 = np.maximum(length_I[:, None] - np.arange(ORDERS), 0)
-    columns = (length_I[:, None], _closest_length(sentences, items)[:, None], offered_I4, _found(sentences, items))
+    columns = (
+        length_I[:, None],
+        _closest_length(sentences, items)[:, None],
+        offered_I4,
+        _found(sentences, items, shared),
+    )
     return np.concatenate(columns, axis=1).astype(np.float64)
 
 
@@ -39,12 +44,11 @@ def _closest_length(sentences: Sentences, items: Items) -> Integers:
     return np.asarray(_best_by_item(np.minimum, away_P * scale + length_P, items.item_P) % scale)
 
 
-def _found(sentences: Sentences, items: Items) -> Floats:
+def _found(sentences: Sentences, items: Items, shared: Shared) -> Floats:
     """I x 4: hypothesis n-grams that occur in a reference, each at most as often as in the reference with most."""
-    pair_M, gram_M, offered_M, there_M = sentences.shared(items.hypothesis_P, items.reference_P)
-    key_M = items.item_P[pair_M] * max(sentences.grams, 1) + gram_M
+    key_M = items.item_P[shared.pair_M] * max(sentences.grams, 1) + shared.gram_M
     order = np.argsort(key_M, kind="stable")
-    clipped = _best_by_item(np.maximum, np.minimum(offered_M, there_M)[order], key_M[order])
+    clipped = _best_by_item(np.maximum, np.minimum(shared.left_M, shared.right_M)[order], key_M[order])
     item, gram = np.divmod(sorted_unique(key_M), max(sentences.grams, 1))
     cell = item * ORDERS + sentences.order_G[gram] - 1
     counts = np.bincount(cell, weights=clipped, minlength=len(items.hypothesis_I) * ORDERS)

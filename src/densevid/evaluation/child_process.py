@@ -42,6 +42,10 @@ class ChildProcess:
         """Write without waiting for it to be read; `last` closes the input, for programs that answer at its end."""
         Thread(target=self._write, args=(message, last), daemon=True).start()
 
+    def exit_code(self) -> int:
+        """Wait for the program to end by itself."""
+        return self._process.wait()
+
     def failure(self, what: str) -> InputError:
         """An error that says what went wrong and the program's own last words."""
         with suppress(subprocess.TimeoutExpired):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from densevid.evaluation.ngrams import ORDERS, Items, Sentences, find_sorted, sorted_unique
+from densevid.evaluation.ngrams import ORDERS, Items, Sentences, Shared, find_sorted, sorted_unique
 from densevid.evaluation.rows import Booleans, Floats, Integers
 
 SIGMA = 6.0
@@ -40,7 +40,12 @@ class Cider:
     """Scores of (hypothesis, reference) pairs within groups, for any choice of the documents that count."""
 
     def __init__(
-        self, sentences: Sentences, group_P: Integers, pairs: tuple[Integers, Integers], documents: Documents
+        self,
+        sentences: Sentences,
+        group_P: Integers,
+        pairs: tuple[Integers, Integers],
+        documents: Documents,
+        shared: Shared,
     ) -> None:
         self._sentences, self._group_P, self._documents = sentences, group_P, documents
         self._count_documents(documents)
@@ -49,8 +54,8 @@ class Cider:
         self._occurrences, occurrence = np.unique(occurrence_key, return_inverse=True)
         self._left_P, self._right_P = np.split(occurrence, 2)
         self._index_occurrences()
-        pair_M, gram_M, self._left_M, self._right_M = sentences.shared(left_P, right_P)
-        self._shared = self._terms(pair_M, group_P[pair_M], gram_M)
+        self._left_M, self._right_M = shared.left_M, shared.right_M
+        self._shared = self._terms(shared.pair_M, group_P[shared.pair_M], shared.gram_M)
         bigrams = np.maximum(sentences.length_S - 1, 0)
         self._penalty_P = np.exp(-((bigrams[left_P] - bigrams[right_P]) ** 2) / (2 * SIGMA**2))
 
@@ -102,10 +107,10 @@ class Cider:
         return sums.astype(np.float64).reshape(-1, ORDERS)  # numpy counts in whole numbers where there is nothing
 
 
-def cider_of_items(sentences: Sentences, items: Items, group_I: Integers) -> Cider:
+def cider_of_items(sentences: Sentences, items: Items, group_I: Integers, shared: Shared) -> Cider:
     """CIDEr of items whose own references are the documents of their group."""
     pairs = (items.hypothesis_P, items.reference_P)
-    return Cider(sentences, group_I[items.item_P], pairs, Documents(group_I, items.item_P, items.reference_P))
+    return Cider(sentences, group_I[items.item_P], pairs, Documents(group_I, items.item_P, items.reference_P), shared)
 
 
 def mean_over_references(scores_P: Floats, items: Items) -> Floats:

@@ -50,9 +50,10 @@ def item_scores(pool: TextPool, items: Items, group_I: Integers) -> ItemScores:
     """Score items once; CIDEr's documents are the references of the items of the same group."""
     pool.begin_meteor(items)
     sums_IS = np.ones((len(group_I), SUMS))
-    sums_IS[:, _BLEU:_ROUGE] = bleu.bleu_components(pool.sentences, items)
+    shared = pool.sentences.shared(items.hypothesis_P, items.reference_P)
+    sums_IS[:, _BLEU:_ROUGE] = bleu.bleu_components(pool.sentences, items, shared)
     sums_IS[:, _ROUGE] = rouge_scores(pool.texts, items)
-    cider = cider_of_items(pool.sentences, items, group_I)
+    cider = cider_of_items(pool.sentences, items, group_I, shared)
     sums_IS[:, :_BLEU] = summable(pool.meteor_statistics(items))
     return ItemScores(items, group_I, sums_IS, cider)
 

@@ -113,23 +113,28 @@ def parts_of(predictions: Rows, references: Sequence[Rows], settings: Settings) 
 def _run(
     parts: Sequence[str], predictions: Rows, references: Sequence[Rows], settings: Settings, engine: meteor.Meteor
 ) -> dict[str, Any]:
+    """METEOR works in the background, so parts that ask it much begin early and finish late."""
     pool = CaptionPool(engine)
     results: dict[str, Any] = {}
-    if "paragraph" in parts:  # METEOR of paragraphs takes longest, so it starts first and is collected last
+    if "paragraph" in parts:
         files = [paragraph.read_paragraphs(file) for file in settings.paragraphs]
         told = files or [paragraph.paragraphs_of(rows) for rows in references]
         paragraphs = paragraph.begin_paragraphs(paragraph.paragraphs_of(predictions), told, engine)
+    if "soda" in parts:
+        stories = soda.begin_soda(predictions, references, pool)
+        if settings.soda_metric == "METEOR":
+            pool.begin_meteor(stories.items)
+    if "paragraph" in parts:
+        results["paragraph"] = paragraphs.finish()
     if "captioning" in parts:
         results["captioning"] = captioning.score_captioning(predictions, references, pool, settings.protocol)
-    if "soda" in parts:
-        results["soda"] = soda.score_soda(predictions, references, pool, settings.soda_metric)
     if "proposals" in parts:
         first, pooled = (localization.score_proposals(predictions, files) for files in (references[:1], references))
         results["proposals"] = Proposals(first, pooled)
     if "segments" in parts:
         results["segments"] = segments.score_segments(predictions, references, pool)
-    if "paragraph" in parts:
-        results["paragraph"] = paragraphs.finish()
+    if "soda" in parts:
+        results["soda"] = stories.finish(pool, settings.soda_metric)
     return results
 
 

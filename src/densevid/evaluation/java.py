@@ -42,9 +42,9 @@ class LineProcess(ChildProcess):
     def __init__(self, name: str, *arguments: str) -> None:
         super().__init__(name, [java(), *arguments])
 
-    def ask(self, lines: Sequence[str], heard: Heard = ignore, *, last: bool = False) -> list[str]:
+    def ask(self, lines: Sequence[str], heard: Heard = ignore) -> list[str]:
         """Send every line and return as many answers."""
-        self.send("".join(f"{line}\n" for line in lines).encode("utf-8"), last=last)
+        self.send("".join(f"{line}\n" for line in lines).encode("utf-8"))
         answers: list[str] = []
         while len(answers) < len(lines):
             answer = self.answers.readline()
@@ -68,13 +68,21 @@ class MeteorJar(LineProcess):
 
 
 def ptb_tokens(lines: Sequence[str]) -> list[str]:
-    """Each line as the Stanford PTB tokenizer splits it, lower-case, tokens separated by a space."""
+    """Each line as the Stanford PTB tokenizer splits it, lower-case, tokens separated by a space.
+
+    As in the official wrapper no line end follows the last line, and it shows: a `:-)` there falls apart.
+    """
     options = ("edu.stanford.nlp.process.PTBTokenizer", "-preserveLines", "-lowerCase")
-    process = LineProcess("the PTB tokenizer", "-cp", str(package_file(TOKENIZER_JAR)), *options)
+    process = ChildProcess("the PTB tokenizer", [java(), "-cp", str(package_file(TOKENIZER_JAR)), *options])
     try:
-        return process.ask(lines, last=True)
+        process.send("\n".join(lines).encode("utf-8"), last=True)
+        answers = process.answers.read().decode("utf-8").split("\n")
+        if process.exit_code() != 0:
+            raise process.failure("stopped")
     finally:
         process.close()
+    blank = [""] * (len(lines) - len(answers))  # blank lines at the end are not answered
+    return [answer.strip() for answer in [*answers, *blank][: len(lines)]]
 
 
 def _numbers(line: str) -> list[float]:

@@ -46,7 +46,8 @@ class Proposals:
     def area(self) -> float:
         """The area under average recall over the number of proposals, as a share of the whole."""
         most = float(self.average_number_J[-1])
-        return float(np.trapezoid(self.average_recall_J, self.average_number_J) / most) if most else 0.0
+        heights_J = (self.average_recall_J[1:] + self.average_recall_J[:-1]) / 2
+        return float((heights_J * np.diff(self.average_number_J)).sum() / most) if most else 0.0
 
     def recall(self) -> dict[str, float]:
         """Recall at each tIoU with the largest allowance."""

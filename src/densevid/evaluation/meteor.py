@@ -29,6 +29,7 @@ from densevid.evaluation.meteor_cache import StatisticsCache
 from densevid.evaluation.meteor_worker import MeteorWorker
 from densevid.evaluation.native_data import METEOR_JAR, PARAPHRASES, package_file
 from densevid.evaluation.native_paraphrases import paraphrase_table
+from densevid.evaluation.ngrams import blocks
 from densevid.evaluation.progress import Progress
 from densevid.evaluation.rows import Floats
 
@@ -36,7 +37,8 @@ ENGINES = ("native", "java")
 NATIVE_VERSION = 1  # raise it when native METEOR changes an answer: the cache then forgets the old ones
 MODULE_WEIGHTS = np.array([1.0, 0.6, 0.8, 0.6])
 ALPHA, BETA, GAMMA, DELTA = 0.85, 0.2, 0.6, 0.75
-BATCH = {"native": 4_000, "java": 20_000}  # a second start of the jar (62 MB of paraphrases) has to pay for itself
+# Letters in a batch: as many as keep both processes busy to the end; a second start of the jar has to pay for itself.
+BATCH = {"native": 250_000, "java": 2_500_000}
 
 
 class Meteor:
@@ -60,23 +62,12 @@ class Meteor:
 
     def begin(self, pairs: Sequence[Pair]) -> None:
         """Start to answer these pairs, so that `statistics` finds them done."""
-        begun = {pair for batch, _ in self._begun for pair in batch}
-        new = [pair for pair in dict.fromkeys(map(_as_sent, pairs)) if pair not in self._known and pair not in begun]
-        if self._cache and new:
-            self._known.update(self._cache.read(new))
-            new = [pair for pair in new if pair not in self._known]
-        self.asked += len(new)
-        self._progress.expect(len(new))
-        size = BATCH[self.engine]
-        if self.engine == "native" and len(new) > size:
-            paraphrase_table()  # made on first use; better once here than by every worker
-        for batch in (new[first : first + size] for first in range(0, len(new), size)):
-            self._begun.append((batch, self._threads.submit(self._answer, batch, len(new) > size)))
+        self._begin([_as_sent(pair) for pair in pairs])
 
     def statistics(self, pairs: Sequence[Pair]) -> Floats:
         """N x 23 statistics of (hypothesis, references) pairs of tokenised sentences, in order."""
-        self.begin(pairs)
         wanted = [_as_sent(pair) for pair in pairs]
+        self._begin(wanted)
         missing = {pair for pair in wanted if pair not in self._known}
         while missing:
             batch, answer = self._begun.popleft()
@@ -95,6 +86,21 @@ class Meteor:
             process.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._progress.close()
+
+    def _begin(self, pairs: Sequence[Pair]) -> None:
+        begun = {pair for batch, _ in self._begun for pair in batch}
+        new = [pair for pair in dict.fromkeys(pairs) if pair not in self._known and pair not in begun]
+        if self._cache and new:
+            self._known.update(self._cache.read(new))
+            new = [pair for pair in new if pair not in self._known]
+        self.asked += len(new)
+        self._progress.expect(len(new))
+        letters = np.array([len(hypothesis) + sum(map(len, references)) for hypothesis, references in new])
+        batches = blocks(letters, BATCH[self.engine]) if new else []
+        if self.engine == "native" and len(batches) > 1:
+            paraphrase_table()  # made on first use; better once here than by every worker
+        for batch in (new[block] for block in batches):
+            self._begun.append((batch, self._threads.submit(self._answer, batch, len(batches) > 1)))
 
     def _answer(self, batch: list[Pair], large: bool) -> Floats:
         """Runs in a thread: here if there is little to do, else by an idle process, or a new one."""
@@ -173,7 +179,7 @@ def _score(stats: Floats, chunks: Floats) -> Floats:
 def _as_sent(pair: Pair) -> Pair:
     """The official wrapper drops `|||` from the hypothesis; in a reference the jar reads it as another reference."""
     hypothesis, references = pair
-    if "|||" not in hypothesis and "  " not in hypothesis and not any("|||" in reference for reference in references):
+    if "  " not in hypothesis and "|||" not in f"{hypothesis} {' '.join(references)}":
         return pair
     references = tuple(part.strip() for part in " ||| ".join(references).split("|||"))
     return hypothesis.replace("|||", "").replace("  ", " "), references

@@ -43,6 +43,16 @@ class Items:
 
 
 @dataclass(frozen=True)
+class Shared:
+    """N-grams that pairs share: of which pair, which n-gram, how often on the left and on the right."""
+
+    pair_M: Integers
+    gram_M: Integers
+    left_M: Integers
+    right_M: Integers
+
+
+@dataclass(frozen=True)
 class Sentences:
     """S sentences. Entry k: the sentence `sentence_K[k]` has the n-gram `gram_K[k]`, `count_K[k]` times."""
 
@@ -72,8 +82,8 @@ class Sentences:
         place_N, found_N = find_sorted(self.key_K, sentence_N * self.grams + gram_N)
         return np.where(found_N, np.append(self.count_K, 0)[place_N], 0)
 
-    def shared(self, left_N: Integers, right_N: Integers) -> tuple[Integers, Integers, Integers, Integers]:
-        """The n-grams two sentences share: (which of the N, n-gram, count on the left, count on the right)."""
+    def shared(self, left_N: Integers, right_N: Integers) -> Shared:
+        """The n-grams that each of N pairs of sentences shares."""
         parts = []
         for block in blocks(self.entry_counts(left_N)):
             which, entry = self.entries(left_N[block])
@@ -81,8 +91,7 @@ class Sentences:
             found = right > 0
             entry = entry[found]
             parts.append((which[found] + block.start, self.gram_K[entry], self.count_K[entry], right[found]))
-        which_M, gram_M, left_M, right_M = (np.concatenate(column) for column in zip(*parts, strict=True))
-        return which_M, gram_M, left_M, right_M
+        return Shared(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
 def index_sentences(texts: Sequence[str]) -> Sentences:

@@ -27,7 +27,8 @@ def interval_iou(predicted_N2: Floats, reference_N2: Floats) -> Floats:
     """IoU of each predicted interval with the reference interval beside it."""
     predicted_start, predicted_end = predicted_N2.T
     start, end = reference_N2.T
-    shared = np.maximum(np.minimum(end, predicted_end) - np.maximum(start, predicted_start), 0.0)
-    hull = np.maximum(end, predicted_end) - np.minimum(start, predicted_start)
-    union = np.minimum(hull, end - start + predicted_end - predicted_start) + EPSILON
+    with np.errstate(over="ignore", invalid="ignore"):  # times near the largest number overlap nothing
+        shared = np.maximum(np.minimum(end, predicted_end) - np.maximum(start, predicted_start), 0.0)
+        hull = np.maximum(end, predicted_end) - np.minimum(start, predicted_start)
+        union = np.minimum(hull, end - start + predicted_end - predicted_start) + EPSILON
     return np.asarray(np.divide(shared, union, out=np.zeros_like(shared), where=union != 0))

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable
 from importlib.util import find_spec
-from threading import Lock
+from threading import Lock, Timer
 
 PATIENCE_SECONDS = 2.0
 LINE_EVERY_SECONDS = 10.0
@@ -18,7 +18,7 @@ class Progress:
     def __init__(self, what: str) -> None:
         self.what, self.total, self.done = what, 0, 0
         self._lock = Lock()
-        self._started: float | None = None
+        self._timer: Timer | None = None
         self._next_line = 0.0
         self._rich = sys.stderr.isatty() and find_spec("rich") is not None
         self._update: Callable[[int, int], None] | None = None
@@ -28,19 +28,23 @@ class Progress:
         """So many more are to be done."""
         with self._lock:
             self.total += count
-            if self._started is None and count:
-                self._started = time.monotonic()
-                self._next_line = self._started + PATIENCE_SECONDS
+            if self._timer is None and count:
+                self._next_line = time.monotonic() + PATIENCE_SECONDS
+                self._timer = Timer(PATIENCE_SECONDS, self.advance, [0])  # even if nothing is done by then
+                self._timer.daemon = True
+                self._timer.start()
 
     def advance(self, count: int) -> None:
         """So many more are done."""
         with self._lock:
             self.done += count
-            if time.monotonic() >= self._next_line:
+            if self.done < self.total and time.monotonic() >= self._next_line:
                 self._show()
 
     def close(self) -> None:
         """Take the bar away."""
+        if self._timer is not None:
+            self._timer.cancel()
         if self._stop is not None:
             self._stop()
             self._stop = None

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from densevid.evaluation import localization, soda
+from densevid.evaluation.corpus import group_scores
 from densevid.evaluation.evaluate import Evaluation
 from densevid.evaluation.rows import Floats
 
@@ -40,7 +41,11 @@ def soda_means(scores: soda.Soda) -> dict[str, dict[str, dict[str, float]]]:
 
 def proposal_scores(scores: localization.Proposals) -> dict[str, Any]:
     """AR, the area under its curve, recall at each tIoU, and the curve itself."""
-    curve = {"proposals": scores.average_number_J.tolist(), "average_recall": scores.average_recall_J.tolist()}
+    curve = {
+        "proposals": scores.average_number_J.tolist(),
+        "average_recall": scores.average_recall_J.tolist(),
+        "recall": {f"{tiou:g}": row.tolist() for tiou, row in zip(localization.TIOUS, scores.recall_TJ, strict=True)},
+    }
     return {
         **{f"AR@{number}": scores.average_recall_at(number) for number in localization.REPORTED},
         "AUC": scores.area(),
@@ -65,6 +70,9 @@ def per_video(evaluation: Evaluation) -> tuple[list[str], list[list[Any]]]:
         found = evaluation.proposals.pooled
         recall_V = found.matched_VT.mean(axis=1) / np.maximum(found.events_V, 1)
         columns["proposal_recall"] = _by_video(found.videos, recall_V)
+    if evaluation.segments:
+        for name, values_V in group_scores(evaluation.segments.macro_VS).items():
+            columns[f"segments_{name}"] = _by_video(evaluation.segments.videos, values_V)
     videos = sorted({video for column in columns.values() for video in column})
     rows = [[video, *(column.get(video, "") for column in columns.values())] for video in videos]
     return ["video", *columns], rows

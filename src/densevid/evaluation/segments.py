@@ -38,8 +38,9 @@ class Segments:
 
     def macro(self) -> dict[str, float | None]:
         """The mean over videos; None where there is no segment."""
-        means = {name: values.mean(keepdims=True) for name, values in group_scores(self.macro_VS).items()}
-        return _first(means) if self.segments else _undefined()
+        if not self.segments:
+            return _undefined()
+        return _first({name: values.mean(keepdims=True) for name, values in group_scores(self.macro_VS).items()})
 
 
 def score_segments(predictions: Rows, references: Sequence[Rows], pool: CaptionPool) -> Segments:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from densevid.evaluation.alignment import Problems
+from densevid.evaluation.alignment import Problems, Solution
 from densevid.evaluation.captioning import TIOUS
 from densevid.evaluation.cider import Cider, Documents
 from densevid.evaluation.meteor import segment_scores
@@ -79,19 +79,76 @@ class _Pairs:
     prediction_N: Integers
     iou_N: Floats
 
+    def items(self, wanted_N: Booleans) -> Items:
+        """The gold sentence as hypothesis, the predicted one as reference."""
+        return Items.single(
+            self.golds.text_N[self.gold_N[wanted_N]], self.predicted.text_N[self.prediction_N[wanted_N]]
+        )
+
     def text(self, wanted_N: Booleans, metric: str, pool: CaptionPool) -> Floats:
-        """METEOR or CIDEr of the gold sentence against the predicted one as reference, 0 where not wanted."""
-        gold, prediction = self.gold_N[wanted_N], self.prediction_N[wanted_N]
-        texts = self.golds.text_N[gold], self.predicted.text_N[prediction]
+        """METEOR or CIDEr of the pairs, 0 where not wanted."""
+        items = self.items(wanted_N)
         text_N = np.zeros(len(wanted_N))
         if metric == "METEOR":
-            text_N[wanted_N] = segment_scores(pool.meteor_statistics(Items.single(*texts)))
+            text_N[wanted_N] = segment_scores(pool.meteor_statistics(items))
         else:  # every prediction of the video is a document
             each = np.arange(len(self.predicted.list_N))
             documents = Documents(self.predicted.list_N, each, self.predicted.text_N)
-            group = self.predicted.list_N[prediction]
-            text_N[wanted_N] = Cider(pool.sentences, group, texts, documents).scores()
+            group = self.predicted.list_N[self.prediction_N[wanted_N]]
+            sides = (items.hypothesis_I, items.reference_P)
+            text_N[wanted_N] = Cider(pool.sentences, group, sides, documents, pool.sentences.shared(*sides)).scores()
         return text_N
+
+
+@dataclass(frozen=True)
+class SodaTask:
+    """Everything but the text scores, so that METEOR can be asked for them early (`items`)."""
+
+    videos: list[str]
+    has_FV: Booleans
+    pairs: _Pairs
+    problems: Problems
+    matched: Mapping[str, Sequence[Solution]]
+    wanted_N: Booleans
+
+    @property
+    def items(self) -> Items:
+        """The pairs whose text can matter."""
+        return self.pairs.items(self.wanted_N)
+
+    def finish(self, pool: CaptionPool, metric: str = "METEOR", types: Sequence[str] = TYPES) -> Soda:
+        """Score with the text of the pairs."""
+        text_N = self.pairs.text(self.wanted_N, metric, pool)
+        scores = {}
+        for kind in types:
+            total_TK = self._totals(kind, text_N)
+            scores[kind] = _modes(_precision_recall_f1(self.problems, total_TK), self.has_FV)
+        return Soda(metric, self.videos, scores)
+
+    def _totals(self, kind: str, text_N: Floats) -> Floats:
+        """T x K: the score of each list of golds."""
+        if kind == "c":
+            return self.problems.solve(self.pairs.iou_N * text_N).total_K[None]
+        if kind == "d":
+            return self.matched["b"][0].total_K[None]
+        lists = len(self.problems.golds_K)
+        sums = [np.bincount(found.problem_M, text_N[found.pair_M], lists) for found in self.matched[kind]]
+        return np.array(sums, dtype=np.float64)
+
+
+def begin_soda(predictions: Rows, references: Sequence[Rows], pool: CaptionPool) -> SodaTask:
+    """Match on IoU, and choose the pairs whose text can matter: those that overlap or are matched."""
+    videos = _shared_videos(predictions, references, pool)
+    golds, predicted = _gold_lists(videos, references, pool), _timeline(videos, [predictions], pool)
+    pairs = _pair_up(golds, predicted, len(videos))
+    problems = _problems(pairs, (1 + 2 * len(references)) * len(videos), len(videos))
+    has_FV = np.array([[video in held for video in videos] for held in (set(rows.videos) for rows in references)])
+    above = [problems.solve(np.where(pairs.iou_N >= tiou, pairs.iou_N, 0.0)) for tiou in TIOUS]
+    matched = {"a": above, "b": [problems.solve(pairs.iou_N)]}
+    wanted_N = pairs.iou_N > 0
+    for found in (*matched["a"], *matched["b"]):
+        wanted_N[found.pair_M] = True
+    return SodaTask(videos, has_FV, pairs, problems, matched, wanted_N)
 
 
 def score_soda(
@@ -102,14 +159,7 @@ def score_soda(
     types: Sequence[str] = TYPES,
 ) -> Soda:
     """Score the videos that both sides have; a video with an empty list of predictions scores 0."""
-    videos = _shared_videos(predictions, references, pool)
-    golds, predicted = _gold_lists(videos, references, pool), _timeline(videos, [predictions], pool)
-    pairs = _pair_up(golds, predicted, len(videos))
-    problems = _problems(pairs, (1 + 2 * len(references)) * len(videos), len(videos))
-    has_FV = np.array([[video in held for video in videos] for held in (set(rows.videos) for rows in references)])
-    totals = _totals(problems, pairs, types, metric, pool)
-    scores = {kind: _modes(_precision_recall_f1(problems, totals[kind]), has_FV) for kind in types}
-    return Soda(metric, videos, scores)
+    return begin_soda(predictions, references, pool).finish(pool, metric, types)
 
 
 def _shared_videos(predictions: Rows, references: Sequence[Rows], pool: CaptionPool) -> list[str]:
@@ -158,26 +208,6 @@ def _problems(pairs: _Pairs, lists: int, videos: int) -> Problems:
     first_K = np.cumsum(golds_K) - golds_K
     predictions_K = np.tile(predictions_V, lists // max(videos, 1))
     return Problems(first_K, golds_K, predictions_K, np.searchsorted(pairs.gold_N, gold))
-
-
-def _totals(
-    problems: Problems, pairs: _Pairs, types: Sequence[str], metric: str, pool: CaptionPool
-) -> dict[str, Floats]:
-    """T x K totals of each type. The text is asked only where it can matter: overlapping pairs (c), matched (a, b)."""
-    iou_N = pairs.iou_N
-    on_iou = problems.solve(iou_N)
-    thresholds = [problems.solve(np.where(iou_N >= tiou, iou_N, 0.0)) for tiou in TIOUS] if "a" in types else []
-    wanted_N = (iou_N > 0) & ("c" in types)
-    for _, _, matched in thresholds + ([on_iou] if "b" in types else []):
-        wanted_N[matched] = True
-    text_N = pairs.text(wanted_N, metric, pool)
-    of_matches = {"a": thresholds, "b": [on_iou]}
-    totals = {"d": on_iou[0][None]}
-    for kind, solutions in of_matches.items():
-        columns = [np.bincount(problem, text_N[pair], len(problems.golds_K)) for _, problem, pair in solutions]
-        totals[kind] = np.array(columns, dtype=np.float64)
-    totals["c"] = problems.solve(iou_N * text_N)[0][None]
-    return totals
 
 
 def _precision_recall_f1(problems: Problems, total_TK: Floats) -> Floats:

@@ -55,8 +55,8 @@ def dense_losses(
 ) -> Losses:
     """All four, end to end; samples without a positive anchor have negatives only."""
     features_BTF, valid_BT = batch.features_BTF.float(), model.seen(batch.valid_BT)
-    words_PL, padded = batch.words_PL[:, :-1], batch.padded
-    predictions = model(features_BTF, valid_BT, targets.captioned_P, words_PL, batch.video_P, padded=padded)
+    words_PL = batch.words_PL[:, :-1]
+    predictions = model(features_BTF, valid_BT, targets.captioned_P, words_PL, batch.video_P, padded=batch.padded)
     score, offsets = proposal_losses(predictions.proposals, targets, config.training, batch.video_P)
     present_P = targets.captioned_present_P
     counted_PT = batch.of_segments(valid_BT) & present_P[:, None]
@@ -70,8 +70,7 @@ def dense_losses(
 
 def only_proposal_losses(model: MaskedTransformer, batch: Batch, targets: Targets, config: Config) -> Losses:
     """Score and offsets: nothing is captioned."""
-    features_BTF, valid_BT = batch.features_BTF.float(), model.seen(batch.valid_BT)
-    proposals = model.propose(model.encode(features_BTF, valid_BT, padded=batch.padded))
+    proposals = model.propose(model.encode(batch.features_BTF.float(), model.seen(batch.valid_BT), padded=batch.padded))
     score, offsets = proposal_losses(proposals, targets, config.training, batch.video_P)
     nothing = score.new_zeros(())
     return Losses(score, offsets, nothing, nothing)
@@ -104,8 +103,7 @@ def caption_losses(
 
 def segment_memory(model: MaskedTransformer, batch: Batch) -> Memory:
     """What the caption decoder reads of each true segment."""
-    features_BTF, valid_BT = batch.features_BTF.float(), model.seen(batch.valid_BT)
-    video = model.encode(features_BTF, valid_BT, padded=batch.padded)
+    video = model.encode(batch.features_BTF.float(), model.seen(batch.valid_BT), padded=batch.padded)
     shown = video if batch.video_P is None else video.select(batch.video_P)
     mask_PT = model.segment_mask(batch.segment_P2, batch.valid_BT.shape[1], model.window_limit(shown))
     return model.focus(shown, mask_PT)

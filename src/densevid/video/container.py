@@ -23,6 +23,7 @@ from densevid.errors import InputError, one_line
 FORMATS = "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,gif,mpegts,mpeg,flv,asf,ogg,mxf,nut,yuv4mpegpipe,apng,ivf"
 MAX_PIXELS = 8192 * 8192
 READ_BLOCK = 1 << 18
+WORTH_THREADS = 640 * 360  # pixels; smaller pictures decode faster than threads can share them
 
 # The decoders' own complaints go to stderr by default; what matters of them is counted and told in our words.
 av.logging.set_level(None)
@@ -88,8 +89,9 @@ def _picture_stream(path: Path, container: InputContainer, decoder_threads: int)
         raise InputError(f"{path}: its pictures are coded in a way that is not known here")
     if context.width * context.height > MAX_PIXELS:
         raise InputError(f"{path}: declares pictures of {context.width} x {context.height}, too large to be true")
-    context.thread_type = "FRAME" if decoder_threads > 1 else "NONE"
-    context.thread_count = decoder_threads
+    threads = decoder_threads if context.width * context.height >= WORTH_THREADS else 1
+    context.thread_type = "FRAME" if threads > 1 else "NONE"
+    context.thread_count = threads
     return stream
 
 

@@ -66,7 +66,7 @@ class Extractor:
     def extract(self, path: Path | str) -> tuple[FeatureTrack, str | None]:
         """The track of one file, and what could not be read of it."""
         times: list[float] = []
-        with VideoSteps(path, self.sampling) as video:
+        with VideoSteps(path, self.sampling, decoder_threads=self.threads) as video:
             parts = deque(self._vectors(_remembering(video, times)))
             try:
                 clock = Clock.from_edges([*times, video.end])

@@ -1,0 +1,89 @@
+"""Compose untrimmed videos with dense captions from a collection of trimmed, captioned clips.
+
+FOLDER holds clips.json, {clip: {"split", "seconds", "captions", "source"}}, and either features.npy (a clip's rows are
+first_row .. first_row + rows) or clips/CLIP.mp4. The timelines are composed, not filmed: their events lie as in real
+videos of ActivityNet Captions, each event shows one to five shots that a human sentence holds for, and footage that
+is set aside shows between them. The same seed gives the same set. Written are DIR/features (a store) or
+DIR/videos/*.mp4, and DIR/references_1.json, references_2.json, ... in ActivityNet's form, one per annotator.
+SPLIT-dev is a tenth of a split by source, SPLIT-fit the rest. docs/timelines.md tells how it is done.
+
+Examples:
+  densevid timelines clips/ --split val --seed 0 --videos 100 --out val-timelines
+  densevid timelines clips/ --split train-dev --videos 200 --out dev-timelines
+  densevid timelines clips/ --split val --videos 20 --pixels --out val-videos    (real .mp4 files)
+  densevid timelines clips/ --split val --single --out val-clips                 (the clips as they are)
+  densevid timelines clips/ --split val --layouts my_annotations.json --out mine (events lie as in that file)
+
+Exit code: 0 the set is complete; 2 the collection cannot be used; 130 interrupted (the same command resumes).
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+
+from densevid.artifacts import read_json
+from densevid.commands.progress import Progress
+from densevid.data.clip_collection import ClipCollection
+from densevid.data.timeline_layout import LayoutTable
+from densevid.data.timeline_set import ABOUT, write_clips, write_timelines
+from densevid.data.timelines import TimelineGenerator
+from densevid.errors import InputError
+
+DEFAULT_ANNOTATORS = 5
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of `densevid timelines`."""
+    parser.add_argument("folder", metavar="FOLDER", help="the clip collection")
+    parser.add_argument("--split", required=True, metavar="NAME", help="which clips: a split of clips.json, or a part")
+    parser.add_argument("--out", required=True, metavar="DIR", help="where the set is written")
+    parser.add_argument("--videos", type=int, default=100, metavar="N", help="how many timelines (100)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="another seed is another set (0)")
+    parser.add_argument("--annotators", type=int, metavar="N", help="reference files at most (5; with --single all)")
+    parser.add_argument("--pixels", action="store_true", help="make videos even where there are features")
+    parser.add_argument("--single", action="store_true", help="no timelines: each clip a video with one event")
+    parser.add_argument("--layouts", metavar="FILE", help="let events lie as in this annotation file")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the set and say what is in it."""
+    for flag in ("videos", "annotators"):
+        if getattr(args, flag) is not None and getattr(args, flag) < 1:
+            raise InputError(f"--{flag} must be at least 1, got {getattr(args, flag)}")
+    collection = ClipCollection.read(args.folder, pixels=args.pixels)
+    out = Path(args.out)
+    if args.single:
+        if collection.features is None:
+            raise InputError(f"{args.folder}: has no features.npy; the clips themselves are in {args.folder}/clips")
+        total = len(collection.split(args.split))
+        with Progress(total) as progress:
+            write_clips(collection, args.split, out, args.annotators, _counted(progress, total))
+    else:
+        layouts = LayoutTable.from_annotations(args.layouts) if args.layouts else None
+        generator = TimelineGenerator(collection, args.split, args.seed, layouts=layouts)
+        with Progress(args.videos) as progress:
+            annotators = args.annotators or DEFAULT_ANNOTATORS
+            write_timelines(generator, args.videos, out, annotators, _counted(progress, args.videos))
+    _report(out)
+    return 0
+
+
+def _counted(progress: Progress, total: int) -> Callable[[str], None]:
+    count = iter(range(1, total + 1))
+    return lambda video: progress.advance(1, f"{next(count):,} of {total:,} videos")
+
+
+def _report(out: Path) -> None:
+    about = read_json(out / ABOUT)
+    contents, alike = about["contents"], about.get("near_duplicates")
+    print(
+        f"{out}: {contents['videos']:,} videos, {contents['events']:,} events, {contents['hours']} hours,"
+        f" {contents['reference_files']} reference files"
+    )
+    if alike:
+        pairs = ", ".join(f"{pair['clip']} ~ {pair['other']} ({pair['similarity']})" for pair in alike[:3])
+        print(f"{len(alike)} of the split's clips look like clips of another split: {pairs}")
+    elif alike is not None:
+        print("no clip of the split looks like one of another split")

@@ -1,0 +1,169 @@
+"""ClipCollection: a folder of trimmed, captioned clips, the raw material of composed timelines.
+
+The folder holds `clips.json`, `{clip: {"split", "seconds", "captions", "source"}}`, and with it either `features.npy`
+(rows x width; the rows of a clip are `first_row .. first_row + rows`) or `clips/<clip>.mp4`. Splits are made by
+source: the video that clips were cut from. `<split>-dev` is a tenth of a split's sources and `<split>-fit` the rest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from densevid.artifacts import read_json
+from densevid.errors import InputError
+from densevid.tracks import FeatureRecipe, FloatArray, Streams
+
+DEV_SHARE = 0.1
+SOURCE_KEYS = ("source", "youtube")
+STREAM = "clip"
+
+
+@dataclass(frozen=True, slots=True)
+class Clip:
+    """One trimmed clip: where it comes from, how long it is, what people say about it."""
+
+    name: str
+    split: str
+    source: str
+    seconds: float
+    captions: tuple[str, ...]
+    first_row: int = 0
+    rows: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class ClipCollection:
+    """All clips of a folder and their features, where there are any."""
+
+    folder: Path
+    clips: tuple[Clip, ...]
+    features: FloatArray | None = None
+
+    @classmethod
+    def read(cls, folder: Path | str, *, pixels: bool = False) -> ClipCollection:
+        """Read a collection; `pixels` asks for the clips' files even where there are features."""
+        folder = Path(folder)
+        content = read_json(folder / "clips.json")
+        if not isinstance(content, dict) or not content:
+            raise InputError(f"{folder / 'clips.json'}: expected {{clip: {{...}}}} with at least one clip")
+        clips = tuple(_clip(f"{folder / 'clips.json'}: {name}", name, entry) for name, entry in content.items())
+        if (folder / "features.npy").exists() and not pixels:
+            features = _open_features(folder / "features.npy")
+            _check_rows(folder / "clips.json", clips, len(features))
+            return cls(folder, clips, features)
+        if not (folder / "clips").is_dir():
+            raise InputError(f"{folder}: a clip collection needs features.npy or a folder clips/ of .mp4 files")
+        collection = cls(folder, clips)
+        absent = [clip.name for clip in clips if not collection.file(clip).is_file()]
+        if absent:
+            raise InputError(f"{folder}: clips/{absent[0]}.mp4 is missing ({len(absent)} of {len(clips)} are)")
+        return collection
+
+    def file(self, clip: Clip) -> Path:
+        """The video file of a clip."""
+        return self.folder / "clips" / f"{clip.name}.mp4"
+
+    def splits(self) -> list[str]:
+        """The names that `split` knows: those of clips.json, each also in two parts, `-fit` and `-dev`."""
+        named = sorted({clip.split for clip in self.clips})
+        return named + [f"{name}-{part}" for name in named for part in ("fit", "dev") if f"{name}-{part}" not in named]
+
+    def split(self, name: str) -> list[Clip]:
+        """The clips of a split, or of its source-disjoint tenth (`-dev`) or the rest (`-fit`)."""
+        if name not in self.splits():
+            raise InputError(f"{self.folder}: there is no split {name!r}; there are {', '.join(self.splits())}")
+        exact = [clip for clip in self.clips if clip.split == name]
+        if exact:
+            return exact
+        whole, _, part = name.rpartition("-")
+        clips = [clip for clip in self.clips if clip.split == whole and _is_dev(clip) == (part == "dev")]
+        if not clips:
+            raise InputError(f"{self.folder}: split {whole!r} is too small to have a part {name!r}")
+        return clips
+
+    @cached_property
+    def seconds_per_row(self) -> float:
+        """How much time one row of the features stands for."""
+        seconds, rows = (np.array([getattr(clip, key) for clip in self.clips]) for key in ("seconds", "rows"))
+        return round(float(np.median(seconds / rows)), 4)
+
+    @property
+    def streams(self) -> Streams:
+        """The features as one stream."""
+        assert self.features is not None
+        return ((STREAM, self.features.shape[1]),)
+
+    @property
+    def recipe(self) -> FeatureRecipe:
+        """What is known of how the features were made: their width and rate, the same for all collections like it.
+
+        The numbers themselves do not enter: a model trained on one collection reads another that was made alike.
+        """
+        width, rate = self.streams[0][1], self.seconds_per_row
+        return FeatureRecipe({"name": "clip-features", "width": width, "seconds_per_step": rate})
+
+
+def share_of(text: str, purpose: str) -> float:
+    """A number in [0, 1) that depends on the text and the purpose alone: the same on every machine, for ever."""
+    return int.from_bytes(hashlib.sha256(f"{purpose}\0{text}".encode()).digest()[:8], "big") / 2**64
+
+
+def _is_dev(clip: Clip) -> bool:
+    return share_of(clip.source, "development") < DEV_SHARE
+
+
+def _clip(where: str, name: str, entry: Any) -> Clip:
+    """Check one entry of clips.json; a clip's name becomes a file name, so it must be a plain one."""
+    if not re.fullmatch(r"[\w-][\w.-]*", name):
+        raise InputError(f"{where}: not a usable clip name, it may hold letters, digits, '-', '_' and '.'")
+    if not isinstance(entry, Mapping):
+        raise InputError(f"{where}: expected an object, got {type(entry).__name__}")
+    seconds, captions, split = entry.get("seconds"), entry.get("captions"), entry.get("split")
+    if not isinstance(split, str):
+        raise InputError(f"{where}: needs the name of its split as text")
+    if not isinstance(seconds, (int, float)) or not 0 < seconds < math.inf:
+        raise InputError(f"{where}: seconds must be a positive number, got {seconds!r}")
+    if not isinstance(captions, list) or not all(isinstance(caption, str) for caption in captions):
+        raise InputError(f"{where}: captions must be a list of sentences")
+    source = next((str(entry[key]) for key in SOURCE_KEYS if key in entry), name)
+    first_row, rows = entry.get("first_row", 0), entry.get("rows", 0)
+    if type(first_row) is not int or type(rows) is not int:
+        raise InputError(f"{where}: first_row and rows must be whole numbers, got {first_row!r} and {rows!r}")
+    return Clip(name, split, source, float(seconds), _sentences(captions), first_row, rows)
+
+
+def _sentences(captions: Iterable[str]) -> tuple[str, ...]:
+    """Each sentence once, with its white space tidied."""
+    return tuple(dict.fromkeys(text for caption in captions if (text := " ".join(caption.split()))))
+
+
+def _open_features(path: Path) -> FloatArray:
+    """Map the array into memory; a file that is not such an array is an InputError."""
+    try:
+        features: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise InputError(f"{path}: not a readable .npy array ({error})") from error
+    if features.ndim != 2 or 0 in features.shape or not np.issubdtype(features.dtype, np.floating):
+        raise InputError(
+            f"{path}: must be rows x width of floating-point numbers, is {features.shape} {features.dtype}"
+        )
+    return np.asarray(features)  # the same mapped memory without the slower indexing of np.memmap
+
+
+def _check_rows(path: Path, clips: Sequence[Clip], rows: int) -> None:
+    for clip in clips:
+        if clip.first_row < 0 or clip.rows < 1 or clip.first_row + clip.rows > rows:
+            last = clip.first_row + clip.rows
+            raise InputError(
+                f"{path}: {clip.name}: rows {clip.first_row} to {last} are not in features.npy ({rows} rows)"
+            )

@@ -1,0 +1,153 @@
+"""A fixed set of timelines as files that every command reads: features or videos, and references in ActivityNet's form.
+
+DIR/features/ (a feature store) or DIR/videos/*.mp4
+DIR/references_1.json, references_2.json, ...    one per annotator, the same timestamps; an event with fewer sentences
+                                                 than annotators is absent from the later ones
+DIR/timelines.json                               how the set was made, and what is in it; the last file written
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from densevid.artifacts import hash_of, provenance, read_json, write_json
+from densevid.data.clip_collection import ClipCollection
+from densevid.data.feature_store import FeatureStore
+from densevid.data.near_duplicates import near_duplicates
+from densevid.data.timeline_plan import TimelinePlan
+from densevid.data.timeline_sources import ClipFeatures
+from densevid.data.timelines import FRAME_RATE, TimelineGenerator
+from densevid.errors import InputError
+
+Told = tuple[float, list[tuple[tuple[float, float], Sequence[str]]]]  # duration, (span, sentences) of each event
+Done = Callable[[str], None]
+ABOUT = "timelines.json"
+COMMIT_EVERY = 32
+
+
+def write_timelines(generator: TimelineGenerator, count: int, folder: Path, annotators: int, done: Done) -> None:
+    """Write `count` timelines; what an earlier, interrupted call has finished stays."""
+    settings = {"split": generator.split, "seed": generator.seed, "videos": count, "annotators": annotators}
+    about = _begin(folder, generator.collection, "timelines", settings)
+    write = _write_pictures if generator.collection.features is None else _write_features
+    told: dict[str, Told] = {}
+    for video, plan in write(generator, count, folder):
+        told[video] = plan.seconds, [(plan.span(event), event.sentences) for event in plan.events]
+        done(video)
+    _finish(folder, about, told, annotators, generator)
+
+
+def write_clips(collection: ClipCollection, split: str, folder: Path, annotators: int | None, done: Done) -> None:
+    """Write the clips of a split as they are, each one video with one event."""
+    about = _begin(folder, collection, "clips", {"split": split, "annotators": annotators})
+    source = ClipFeatures(collection, split)
+    store = _store(folder, collection)
+    told: dict[str, Told] = {}
+    with store.writer(commit_every=COMMIT_EVERY) as writer:
+        for clip in collection.split(split):
+            if clip.name not in store:
+                writer.add(clip.name, source.track(clip.name))
+            seconds = source.extent(clip.name).duration or clip.seconds
+            told[clip.name] = seconds, [((0.0, seconds), clip.captions)]
+            done(clip.name)
+    most = max(len(clip.captions) for clip in collection.split(split))
+    _finish(folder, about, told, annotators or most, None)
+
+
+def references(told: Mapping[str, Told], annotators: int) -> list[dict[str, Any]]:
+    """The content of references_1.json, references_2.json, ...: as many as any event has sentences for."""
+    files = []
+    for number in range(annotators):
+        videos = {}
+        for video, (seconds, events) in told.items():
+            rows = [
+                (span, said[number]) for span, said in sorted(events, key=lambda event: event[0]) if number < len(said)
+            ]
+            if rows:
+                spans, sentences = zip(*rows, strict=True)
+                videos[video] = {"duration": seconds, "timestamps": [*map(list, spans)], "sentences": [*sentences]}
+        if videos:
+            files.append(videos)
+    return files
+
+
+def _write_features(generator: TimelineGenerator, count: int, folder: Path) -> Iterator[tuple[str, TimelinePlan]]:
+    store = _store(folder, generator.collection)
+    with store.writer(commit_every=COMMIT_EVERY) as writer:
+        for index in range(count):
+            timeline = generator.video(index)
+            if timeline.video not in store:
+                writer.add(timeline.video, timeline.track)
+            yield timeline.video, timeline.plan
+
+
+def _write_pictures(generator: TimelineGenerator, count: int, folder: Path) -> Iterator[tuple[str, TimelinePlan]]:
+    from densevid.video.composition import Blend, PictureShot, write_video
+
+    for index in range(count):
+        video, plan = generator.name(index), generator.plan(index)
+        path = folder / "videos" / f"{video}.mp4"
+        if not path.exists():
+            file = generator.collection.file
+            shots = [PictureShot(file(shot.clip), shot.clip_ticks, shot.first, shot.ticks) for shot in plan.shots]
+            blends = {dissolve.shot: Blend(dissolve.start, dissolve.ticks) for dissolve in plan.dissolves}
+            write_video(path, shots, blends, FRAME_RATE)
+        yield video, plan
+
+
+def _store(folder: Path, collection: ClipCollection) -> FeatureStore:
+    assert collection.features is not None
+    dtype = "float16" if collection.features.dtype == np.float16 else "float32"
+    about = provenance(command="timelines", composed=True)
+    return FeatureStore.create(
+        folder / "features", collection.streams, dtype=dtype, recipe=collection.recipe, provenance=about, resume=True
+    )
+
+
+def _begin(folder: Path, collection: ClipCollection, kind: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Claim the folder: one that holds another set, or half of one, is refused."""
+    inputs = [collection.folder / "clips.json"]
+    inputs.append(collection.folder / ("features.npy" if collection.features is not None else "clips"))
+    made_by = provenance(command="timelines", inputs=inputs, config_hash=hash_of(settings))
+    about = {"kind": kind, "composed": kind == "timelines", "settings": dict(settings), "complete": False}
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder}: exists and is not a folder")
+    if (folder / ABOUT).exists():
+        found = read_json(folder / ABOUT)
+        same = isinstance(found, dict) and found.get("kind") == kind and found.get("settings") == about["settings"]
+        if not same or found.get("provenance", {}).get("inputs") != made_by["inputs"]:
+            raise InputError(f"{folder}: holds another set of timelines; choose another folder")
+    elif folder.exists() and any(folder.iterdir()):
+        raise InputError(f"{folder}: is not empty and holds no timelines; choose another folder")
+    about["provenance"] = made_by
+    write_json(folder / ABOUT, about)
+    return about
+
+
+def _finish(
+    folder: Path, about: dict[str, Any], told: Mapping[str, Told], annotators: int, generator: TimelineGenerator | None
+) -> None:
+    """Write the references, then that the set is complete."""
+    files = references(told, annotators)
+    for number, content in enumerate(files, start=1):
+        write_json(folder / f"references_{number}.json", content)
+    lengths = [end - start for _, events in told.values() for (start, end), _ in events]
+    about["complete"] = True
+    about["contents"] = {
+        "videos": len(told),
+        "events": len(lengths),
+        "hours": round(sum(seconds for seconds, _ in told.values()) / 3600, 2),
+        "events_per_video": round(len(lengths) / len(told), 2),
+        "median_event_seconds": round(float(np.median(lengths)), 1),
+        "reference_files": len(files),
+    }
+    if generator is not None:
+        pool = generator.pool
+        about["contents"] |= {"event_clips": len(pool.events), "background_clips": len(pool.background)}
+        about["near_duplicates"] = [asdict(pair) for pair in near_duplicates(generator.collection, generator.split)]
+    write_json(folder / ABOUT, about)

@@ -1,0 +1,133 @@
+"""Composed timelines: trimmed captioned clips become untrimmed videos with events, without end and reproducible.
+
+`TimelineGenerator(collection, split, seed).video(index)` depends on these four alone: training asks for ever higher
+indices, in any order and on any rank, and validation for the same first hundred again and again.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from densevid.data.clip_collection import ClipCollection, share_of
+from densevid.data.timeline_casting import compose
+from densevid.data.timeline_layout import Layout, LayoutTable
+from densevid.data.timeline_plan import TimelinePlan
+from densevid.data.timeline_pool import FootagePool
+from densevid.errors import InputError
+from densevid.tracks import Clock, FeatureTrack, FloatArray
+
+FRAME_RATE = 25
+LAYOUTS_TRIED = 200
+
+
+@dataclass(frozen=True, eq=False)
+class Timeline:
+    """One composed video at feature level: its track, and the plan it was made by with its events."""
+
+    video: str
+    track: FeatureTrack
+    plan: TimelinePlan
+
+
+class TimelineGenerator:
+    """Composed videos by index."""
+
+    def __init__(
+        self, collection: ClipCollection, split: str, seed: int = 0, *, layouts: LayoutTable | None = None
+    ) -> None:
+        if not re.fullmatch(r"[\w.-]+", split):
+            raise InputError(f"split {split!r}: it names files, so it may hold letters, digits, '-', '_' and '.'")
+        if seed < 0:
+            raise InputError(f"the seed must not be negative, got {seed}")
+        self.collection, self.split, self.seed = collection, split, seed
+        self.tick = 1 / FRAME_RATE if collection.features is None else collection.seconds_per_row
+        self.pool = FootagePool(collection.split(split), self.tick, split)
+        training = split.startswith("train") and not split.endswith("-dev")
+        self.layouts = layouts or LayoutTable.shipped().part(training=training)
+        self._entropy = (seed, int(share_of(split, "split") * 2**32))
+        self._fitted: dict[int, Layout | None] = {}
+
+    def name(self, index: int) -> str:
+        """The id of a video."""
+        return f"{self.split}-{self.seed}-{index:06d}"
+
+    def sentences(self) -> list[str]:
+        """All that people said of the clips that events are made of: what a vocabulary is built from."""
+        return [caption for clip in self.pool.events.clips for caption in clip.captions]
+
+    def plan(self, index: int) -> TimelinePlan:
+        """What a video shows and when; no footage is touched."""
+        rng = np.random.default_rng((*self._entropy, index))
+        for _ in range(LAYOUTS_TRIED):
+            layout = self._layout(int(rng.integers(len(self.layouts))))
+            plan = compose(rng, self.pool, layout) if layout else None
+            if plan:
+                return plan
+        raise InputError(f"split {self.split!r} of {self.collection.folder}: its clips are too few to fill a timeline")
+
+    def video(self, index: int) -> Timeline:
+        """A video at feature level."""
+        if self.collection.features is None:
+            raise InputError(f"{self.collection.folder}: has no features.npy; its timelines are made of pictures")
+        plan = self.plan(index)
+        clock, recipe = Clock.uniform(self.tick), self.collection.recipe.id
+        values_TF = blended(self.collection.features, plan)
+        return Timeline(
+            self.name(index), FeatureTrack(values_TF, clock, self.collection.streams, recipe, plan.seconds), plan
+        )
+
+    def _layout(self, number: int) -> Layout | None:
+        if number not in self._fitted:
+            self._fitted[number] = self.layouts.fitted(number, self.pool.longest, self.tick)
+        return self._fitted[number]
+
+
+def blended(features: FloatArray, plan: TimelinePlan) -> FloatArray:
+    """The features of a plan, in the precision of the footage."""
+    row_T = np.concatenate(
+        [shot.clip.first_row + np.arange(shot.first, shot.first + shot.ticks) for shot in plan.shots]
+    )
+    values_TF = features[row_T]
+    if plan.dissolves:
+        step, other, weight = _ghosts(plan)
+        values_TF[step] = blend(values_TF[step], features[other], weight).astype(values_TF.dtype)
+    return values_TF
+
+
+def blend(main_TF: FloatArray, ghost_TF: FloatArray, weight_T: npt.NDArray[np.float64]) -> FloatArray:
+    """Between two feature vectors, with the length that lies between theirs.
+
+    A plain mean of two unlike vectors is shorter than both, and its length would give the dissolve away.
+    """
+    main, ghost, weight = main_TF.astype(np.float32), ghost_TF.astype(np.float32), weight_T[:, None].astype(np.float32)
+    mixed = (1 - weight) * main + weight * ghost
+    wanted = (1 - weight) * _length(main) + weight * _length(ghost)
+    return np.asarray(mixed * (wanted / np.maximum(_length(mixed), np.finfo(np.float32).tiny)))
+
+
+def _length(values_TF: FloatArray) -> FloatArray:
+    return np.sqrt(np.einsum("tf,tf->t", values_TF, values_TF))[:, None]
+
+
+def _ghosts(plan: TimelinePlan) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """For every step of a dissolve: the step, the row of the other shot that shines through, and its weight.
+
+    Before the joint that is the next shot before its beginning, after it the last one beyond its end; a clip that has
+    no more footage there goes on at its other end.
+    """
+    starts = plan.starts
+    steps, rows, weights = [], [], []
+    for dissolve in plan.dissolves:
+        before, after, joint = plan.shots[dissolve.shot - 1], plan.shots[dissolve.shot], starts[dissolve.shot]
+        step = np.arange(dissolve.start, dissolve.start + dissolve.ticks)
+        arrived = (step - dissolve.start + 0.5) / dissolve.ticks
+        coming = after.clip.first_row + (after.first + step - joint) % after.clip_ticks
+        going = before.clip.first_row + (before.first + before.ticks + step - joint) % before.clip_ticks
+        steps.append(step)
+        rows.append(np.where(step < joint, coming, going))
+        weights.append(np.where(step < joint, arrived, 1 - arrived))
+    return np.concatenate(steps), np.concatenate(rows), np.concatenate(weights)
