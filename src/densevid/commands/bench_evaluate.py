@@ -11,9 +11,12 @@ an installation. The last column is the largest difference between the numbers o
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from densevid.artifacts import provenance, read_json, write_json
+
+if TYPE_CHECKING:
+    from densevid.bench.evaluate import Timing
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,24 +42,17 @@ def run(args: argparse.Namespace) -> int:
     videos = list(references[0])[: args.videos]
     references = [{video: file[video] for video in videos if video in file} for file in references]
     predictions = read_json(args.predictions) if args.predictions else disturbed(references)
-    chosen = {video: rows for video, rows in predictions["results"].items() if video in set(videos)}
+    chosen = {video: predictions["results"][video] for video in videos if video in predictions["results"]}
     paraphrase_table()
     timings = time_parts({**predictions, "results": chosen}, references, args.parts.split(","))
-    rows = [
-        (
-            t.part,
-            f"{t.plain_seconds:.1f}",
-            f"{t.our_seconds:.1f}",
-            f"{t.plain_seconds / t.our_seconds:.1f}",
-            f"{t.largest_difference:.0e}",
-        )
-        for t in timings
-    ]
-    print(
-        as_text(Table(f"{len(videos)} videos, seconds", ("", "plain", "densevid", "times faster", "difference"), rows)),
-        end="",
-    )
+    header = ("", "plain", "densevid", "times faster", "difference")
+    print(as_text(Table(f"{len(videos)} videos, seconds", header, [_row(timing) for timing in timings])), end="")
     if args.json:
         inputs = [*args.references, *([args.predictions] if args.predictions else [])]
         write_json(args.json, {"timings": [asdict(t) for t in timings], "provenance": provenance(inputs=inputs)})
     return 0
+
+
+def _row(timing: Timing) -> tuple[str, ...]:
+    plain, ours = timing.plain_seconds, timing.our_seconds
+    return timing.part, f"{plain:.1f}", f"{ours:.1f}", f"{plain / ours:.1f}", f"{timing.largest_difference:.0e}"

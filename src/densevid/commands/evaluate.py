@@ -55,13 +55,14 @@ def run(args: argparse.Namespace) -> int:
         raise InputError(f"unknown format {args.format!r}; choose from {', '.join(FORMATS)}")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        _evaluate_and_write(args)
-    for warning in caught:
-        print(f"densevid: warning: {warning.message}", file=sys.stderr)
+        notes = _evaluate_and_write(args)
+    for note in (*notes, *(warning.message for warning in caught)):
+        print(f"densevid: warning: {note}", file=sys.stderr)
     return 0
 
 
-def _evaluate_and_write(args: argparse.Namespace) -> None:
+def _evaluate_and_write(args: argparse.Namespace) -> list[str]:
+    """Returns what the user should know besides the scores."""
     from densevid.evaluation.compare import compare
     from densevid.evaluation.evaluate import evaluate
     from densevid.evaluation.report import comparison_table, coverage_table, score_tables, show
@@ -80,6 +81,7 @@ def _evaluate_and_write(args: argparse.Namespace) -> None:
     _write(args, evaluation, content)
     show(tables, args.format)
     show([coverage_table(evaluation.coverage)], "table", aside=args.format != "table")
+    return evaluation.coverage.warnings
 
 
 def _settings(args: argparse.Namespace) -> dict[str, Any]:

@@ -11,13 +11,14 @@ import numpy as np
 
 import densevid
 from densevid.evaluation.captioning import MOST_EVENTS
-from densevid.evaluation.rows import Rows, union_of_videos
+from densevid.evaluation.rows import Integers, Rows, union_of_videos
 
 
 @dataclass(frozen=True)
 class Coverage:
     """Counts and names, so that a subset is never silent."""
 
+    protocol: str
     reference_videos: int
     predicted_videos: int
     missing_videos: list[str]
@@ -34,27 +35,27 @@ class Coverage:
     warnings: list[str] = field(default_factory=list)
 
 
-def report_coverage(predictions: Rows, references: Sequence[Rows], skipped: Sequence[str]) -> Coverage:
+def report_coverage(predictions: Rows, references: Sequence[Rows], protocol: str, parts: Sequence[str]) -> Coverage:
     """Describe what was scored; events per video are over the reference videos that have a prediction list."""
     videos = union_of_videos(references)
     wanted, offered = set(videos), set(predictions.videos)
-    shared = np.array([video in wanted for video in predictions.videos], dtype=bool)
-    counts = predictions.counts_V[shared]
-    empty = [predictions.videos[v] for v in np.flatnonzero(shared & (predictions.counts_V == 0))]
+    shared_V = np.array([video in wanted for video in predictions.videos], dtype=bool)
+    counts = predictions.counts_V[shared_V]
+    missing = [video for video in videos if video not in offered]
     repeated, distinct = _sentence_rates(predictions)
-    unknown = [video for video in predictions.videos if video not in wanted]
+    listed = sum(len(rows.videos) for rows in references)
     return Coverage(
+        protocol=protocol,
         reference_videos=len(videos),
-        predicted_videos=int(shared.sum()),
-        missing_videos=[video for video in videos if video not in offered],
-        unknown_videos=unknown,
-        videos_without_events=empty,
-        events_per_video={"mean": _mean(counts), "min": _of(np.min, counts), "max": _of(np.max, counts)},
-        reference_events_per_video=sum(len(rows) for rows in references)
-        / max(1, sum(len(r.videos) for r in references)),
+        predicted_videos=int(shared_V.sum()),
+        missing_videos=missing,
+        unknown_videos=[video for video in predictions.videos if video not in wanted],
+        videos_without_events=[predictions.videos[v] for v in np.flatnonzero(shared_V & (predictions.counts_V == 0))],
+        events_per_video=_spread(counts),
+        reference_events_per_video=sum(map(len, references)) / max(listed, 1),
         repeated_sentences=repeated,
         distinct_sentences=distinct,
-        skipped=[*skipped, *_left_out(predictions, unknown, counts)],
+        skipped=_left_out(parts, missing, predictions.counts_V[~shared_V], counts),
         files={"predictions": _file(predictions), "references": [_file(rows) for rows in references]},
         versions={"densevid": densevid.__version__, **{name: _version(name) for name in ("numpy", "pycocoevalcap")}},
         subset={},
@@ -74,13 +75,15 @@ def _sentence_rates(predictions: Rows) -> tuple[float, float]:
     return 1 - len(set(pairs)) / len(pairs), len({sentence for _, sentence in pairs}) / len(pairs)
 
 
-def _left_out(predictions: Rows, unknown: list[str], counts: Any) -> list[str]:
+def _left_out(parts: Sequence[str], missing: list[str], unknown_counts: Integers, counts: Integers) -> list[str]:
     notes = []
-    if unknown:
-        events = int(predictions.counts_V[[video in set(unknown) for video in predictions.videos]].sum())
-        notes.append(f"{len(unknown)} predicted videos ({events} events) are in no reference file")
+    if len(unknown_counts):
+        events = int(unknown_counts.sum())
+        notes.append(f"{len(unknown_counts)} predicted videos ({events} events) are in no reference file")
+    if missing and "soda" in parts:
+        notes.append(f"soda: {len(missing)} reference videos without a prediction list are not in its mean")
     over = int(np.maximum(counts - MOST_EVENTS, 0).sum())
-    if over:
+    if over and "captioning" in parts:
         notes.append(f"captioning: {over} events beyond the first {MOST_EVENTS} of their video")
     return notes
 
@@ -96,9 +99,7 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _mean(counts: Any) -> float:
-    return float(counts.mean()) if len(counts) else 0.0
-
-
-def _of(choose: Any, counts: Any) -> float:
-    return float(choose(counts)) if len(counts) else 0.0
+def _spread(counts: Integers) -> dict[str, float]:
+    if not len(counts):
+        return {"mean": 0.0, "min": 0.0, "max": 0.0}
+    return {"mean": float(counts.mean()), "min": float(counts.min()), "max": float(counts.max())}

@@ -87,7 +87,8 @@ def evaluate_rows(predictions: Rows, references: Sequence[Rows], settings: Setti
     parts, skipped = parts_of(kept, kept_references, settings)
     with meteor.opened(settings.meteor, cache=settings.cache) as engine:
         results = _run(parts, kept, kept_references, settings, engine)
-    coverage = report_coverage(kept, kept_references, skipped)
+    coverage = report_coverage(kept, kept_references, settings.protocol, parts)
+    coverage = replace(coverage, skipped=[*skipped, *coverage.skipped])
     if not lengths.everything:
         coverage = replace(coverage, subset=_subset(lengths, (predictions, *references), (kept, *kept_references)))
     return Evaluation(settings, parts, coverage, **results)

@@ -89,7 +89,7 @@ def coverage_table(coverage: Coverage) -> Table:
     rows += [(f"references {place}", _described(file)) for place, file in enumerate(files["references"], start=1)]
     rows.append(("predictions", _described(files["predictions"])))
     rows += [(name.replace("_", " "), str(value)) for name, value in coverage.subset.items() if value is not None]
-    rows += [("skipped", note) for note in coverage.skipped] + [("warning", note) for note in coverage.warnings]
+    rows += [("skipped", note) for note in coverage.skipped]
     return Table("coverage", ("what", ""), rows)
 
 
