@@ -14,6 +14,7 @@ from densevid.data.clip_collection import ClipCollection
 from densevid.data.near_duplicates import near_duplicates
 from densevid.data.timeline_layout import LayoutTable
 from densevid.data.timelines import TimelineGenerator
+from densevid.reproduce.timeline_report import area_under_curve, distance, labelled_steps, linear_probe
 
 Array = npt.NDArray[Any]
 PROBED = 500  # videos to learn from, and as many to be asked about
@@ -30,30 +31,7 @@ def val(clips: ClipCollection) -> TimelineGenerator:
 
 
 def steps_of(generator: TimelineGenerator, videos: int) -> tuple[Array, Array]:
-    """All steps of some timelines, with their norm as one more feature, and which of them are the first of an event."""
-    values, first = [], []
-    for index in range(videos):
-        timeline = generator.video(index)
-        values.append(timeline.track.values.astype(np.float32))
-        first.append(np.isin(np.arange(len(timeline.track)), [event.start for event in timeline.plan.events]))
-    stacked = np.concatenate(values)
-    return np.concatenate([stacked, np.linalg.norm(stacked, axis=1, keepdims=True)], axis=1), np.concatenate(first)
-
-
-def linear_probe(values_NF: Array, first_N: Array, ridge: float = 1.0) -> Array:
-    """The best linear direction for two classes that share a covariance, a little regularised (Fisher)."""
-    centred = values_NF - values_NF.mean(axis=0)
-    scale = centred.std(axis=0)
-    centred = centred / scale
-    covariance = centred.T @ centred / len(centred) + ridge * np.eye(centred.shape[1])
-    return np.linalg.solve(covariance, centred[first_N].mean(axis=0) - centred[~first_N].mean(axis=0)) / scale
-
-
-def area_under_curve(score_N: Array, first_N: Array) -> float:
-    rank = np.empty(len(score_N))
-    rank[np.argsort(score_N, kind="stable")] = np.arange(1, len(score_N) + 1)
-    positives = int(first_N.sum())
-    return (rank[first_N].sum() - positives * (positives + 1) / 2) / (positives * (len(rank) - positives))
+    return labelled_steps([generator.video(index) for index in range(videos)])
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +42,12 @@ def learned(clips: ClipCollection) -> tuple[Array, Array]:
 @pytest.fixture(scope="module")
 def asked(val: TimelineGenerator) -> tuple[Array, Array]:
     return steps_of(val, PROBED)
+
+
+def test_the_area_under_the_curve_is_the_share_of_pairs_in_order() -> None:
+    score, first = np.array([0.1, 0.7, 0.3, 0.9, 0.2]), np.array([False, True, False, True, True])
+    pairs = [(a, b) for a in score[first] for b in score[~first]]
+    assert area_under_curve(score, first) == pytest.approx(np.mean([a > b for a, b in pairs]))
 
 
 def test_a_linear_probe_on_single_steps_cannot_tell_the_first_step_of_an_event(
@@ -103,13 +87,6 @@ def test_neighbouring_steps_are_repeated_no_more_at_borders(val: TimelineGenerat
         for kind in (True, False):
             same[kind] += repeats[first == kind].tolist()
     assert np.mean(same[True]) <= np.mean(same[False]) + 0.005
-
-
-def distance(first: list[float], second: list[float]) -> float:
-    """Kolmogorov and Smirnov's: the largest difference of the two cumulative distributions."""
-    a, b = np.sort(first), np.sort(second)
-    at = np.concatenate([a, b])
-    return float(abs(np.searchsorted(a, at, "right") / len(a) - np.searchsorted(b, at, "right") / len(b)).max())
 
 
 def test_events_lie_as_in_activitynet(shared: Path, clips: ClipCollection) -> None:

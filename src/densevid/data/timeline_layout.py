@@ -112,6 +112,13 @@ class LayoutTable:
         chosen = [number for number in range(len(self)) if (number % HELD_OUT > 0) == training]
         return LayoutTable(self.seconds_V[chosen], [self.spans_V[number] for number in chosen])
 
+    def sampled(self, count: int, seed: int) -> LayoutTable:
+        """A random part of the layouts that can be composed at all; the shipped ones are 5,000 with the seed 2018."""
+        pairs = zip(self.seconds_V.tolist(), self.spans_V, strict=True)
+        usable = [8 <= seconds <= 300 and close_slack(seconds * spans, seconds) is not None for seconds, spans in pairs]
+        chosen = np.sort(np.random.default_rng(seed).permutation(np.flatnonzero(usable))[:count]).tolist()
+        return LayoutTable(self.seconds_V[chosen], [self.spans_V[number] for number in chosen])
+
     def save(self, path: Path | str) -> None:
         """Write the table compactly, as fractions of 1/65535."""
         with atomic_path(path) as temporary, temporary.open("wb") as file:
