@@ -20,6 +20,7 @@ from densevid.artifacts import provenance
 from densevid.data.annotations import Annotations, read_annotations
 from densevid.data.feature_layouts import open_features
 from densevid.data.feature_source import FeatureSource
+from densevid.data.timeline_plan import TimelinePlan
 from densevid.events import Event, write_events
 from densevid.reproduce.caption_baselines import NearestNeighbour, described, most_frequent_sentence
 from densevid.reproduce.span_baselines import PriorGrid, ScoredSpans, Spans, change_points, whole_video
@@ -49,6 +50,12 @@ def training_fractions(annotations: Annotations) -> Spans:
         for event in events
     ]
     return np.clip(np.array(rows, dtype=np.float64).reshape(-1, 2), 0, 1)
+
+
+def training_fractions_of(plans: Iterable[TimelinePlan]) -> Spans:
+    """The same for composed timelines."""
+    rows = [(event.start / plan.ticks, event.end / plan.ticks) for plan in plans for event in plan.events]
+    return np.array(rows, dtype=np.float64).reshape(-1, 2)
 
 
 def as_events(spans: ScoredSpans, sentence: str = "") -> list[Event]:
