@@ -68,6 +68,9 @@ def test_values_are_toml_and_bare_words_are_text() -> None:
         ("model.kernels=[0, 1]", "model.kernels = [0, 1] must be at least 1 each"),
         ("model.layers=0", "model.layers = 0 must be at least 1"),
         ("model.dropout=1", "model.dropout = 1.0 must be in [0, 1)"),
+        ("training.plateau_factor=1", "training.plateau_factor = 1.0 must be in [0, 1)"),
+        (f"training.learning_rate=1{'0' * 400}", "training.learning_rate: a number of 1329 bits is too large"),
+        (f"model.layers=1{'0' * 400}", "model.layers: a number of 1329 bits is too large"),
         ("model.width=1028", "model.heads = 8 must divide model.width = 1028"),
         ("features.widths=[5]", "features.widths = [5] needs one entry per features.streams = ['resnet', 'bn']"),
         ("features.widths=[5, 0]", "features.widths = [5, 0] must be at least 1 each"),
@@ -89,15 +92,16 @@ def test_a_wrong_flag_is_one_line_that_names_the_key(flag: str, message: str) ->
 
 
 @pytest.mark.parametrize("mask", ["gated", "learned", "discrete"])
-def test_four_sinusoids_need_a_width_of_eighths(mask: str) -> None:
-    flags = ["model.width=12", "model.heads=2", f"model.mask={mask}"]
+def test_four_sinusoids_need_a_width_of_fourths(mask: str) -> None:
+    assert load_config(None, ["model.width=12", "model.heads=2", f"model.mask={mask}"]).model.width == 12
+    flags = ["model.width=15", "model.heads=3", f"model.mask={mask}"]
     if mask == "discrete":
-        assert load_config(None, flags).model.width == 12
+        assert load_config(None, flags).model.width == 15
     else:
-        with pytest.raises(InputError, match=r"model.width = 12 must be divisible by 8"):
+        with pytest.raises(InputError, match=r"model.width = 15 must be divisible by 4"):
             load_config(None, flags)
-    with pytest.raises(InputError, match=r"model.width = 3 must be"):
-        load_config(None, ["model.width=3", "model.heads=3", f"model.mask={mask}"])
+    with pytest.raises(InputError, match=r"model.width = 15 must be"):
+        load_config(None, [*flags, "model.encoder=bi-lstm"])
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from importlib.resources import files
 from pathlib import Path
-from types import UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from densevid.artifacts import hash_of, toml_text, write_text
@@ -46,9 +45,11 @@ class ModelConfig:
             _require(getattr(self, name) >= 1, f"model.{name}", getattr(self, name), "must be at least 1")
         _require(self.width % self.heads == 0, "model.heads", self.heads, f"must divide model.width = {self.width}")
         if self.mask != "discrete":
-            reason = f"must be divisible by 8 with model.mask = {self.mask!r} (four sinusoids share it)"
-            _require(self.width % 8 == 0, "model.width", self.width, reason)
-        _require(self.width % 2 == 0, "model.width", self.width, "must be even (sine and cosine alternate)")
+            reason = f"must be divisible by 4 with model.mask = {self.mask!r} (four sinusoids share it)"
+            _require(self.width % 4 == 0, "model.width", self.width, reason)
+        if self.encoder == "bi-lstm":
+            reason = "must be even with model.encoder = 'bi-lstm' (two directions share it)"
+            _require(self.width % 2 == 0, "model.width", self.width, reason)
         _require(bool(self.kernels), "model.kernels", list(self.kernels), "must not be empty")
         _require(min(self.kernels) >= 1, "model.kernels", list(self.kernels), "must be at least 1 each")
         longest = max(self.kernels)
@@ -116,7 +117,8 @@ class TrainingConfig:
         weights = ("offset_weight", "mask_weight", "score_weight", "word_weight", "weight_decay", "plateau_patience")
         for name in (*weights, "seed"):
             _require(getattr(self, name) >= 0, f"training.{name}", getattr(self, name), "must not be negative")
-        fractions = ("momentum", "plateau_factor", "positive_iou", "negative_iou")
+        _require(0 <= self.plateau_factor < 1, "training.plateau_factor", self.plateau_factor, "must be in [0, 1)")
+        fractions = ("momentum", "positive_iou", "negative_iou")
         for name in (*fractions, "sampling_start", "sampling_step", "sampling_end"):
             _require(0 <= getattr(self, name) <= 1, f"training.{name}", getattr(self, name), "must be in [0, 1]")
         reason = f"must not exceed training.positive_iou = {self.positive_iou}"
@@ -182,6 +184,8 @@ class Config:
                 if key not in types:
                     raise InputError(f"{where}unknown key {section}.{key}; {section} has {_names(old)}")
             typed = {key: _typed(f"{where}{section}.{key}", value, types[key]) for key, value in entries.items()}
+            if "max_proposals" in typed and "min_proposals" not in typed:  # fewer are wanted, so fewer will do
+                typed["min_proposals"] = min(old.min_proposals, typed["max_proposals"])
             changed[section] = replace(old, **typed)
         return replace(self, **changed)
 
@@ -270,12 +274,11 @@ def _typed(key: str, value: Any, hint: Any) -> Any:
         if not isinstance(value, (list, tuple)):
             raise InputError(f"{key} = {value!r} must be a list")
         return tuple(_typed(key, item, get_args(hint)[0]) for item in value)
-    if origin is UnionType:
-        return None if value is None else _typed(key, value, get_args(hint)[0])
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
+    if not isinstance(value, (hint, int) if hint is float else hint) or (isinstance(value, bool) and hint is not bool):
         raise InputError(f"{key} = {value!r} must be of type {hint.__name__}")
+    if isinstance(value, int) and abs(value) >= 1 << 63:
+        raise InputError(f"{key}: a number of {value.bit_length()} bits is too large")
+    value = hint(value)
     if isinstance(value, float) and not math.isfinite(value):
         raise InputError(f"{key} must be a finite number, got {value}")
     return value

@@ -107,7 +107,7 @@ def _text(path: Path | str) -> str:
 
 def _lines(path: Path | str, text: str) -> tuple[str, ...]:
     """The lines of a word list; not by `splitlines`, which also cuts at odd separators inside a word."""
-    lines = text.removesuffix("\n").split("\n")
+    lines = text.rstrip("\n").split("\n")
     if "" in lines:
         raise InputError(f"{path}: line {lines.index('') + 1} is empty; a word list has one word a line")
     return tuple(lines)
