@@ -34,6 +34,7 @@ def test_values_are_toml_and_bare_words_are_text() -> None:
     assert (config.model.mask, config.model.compat, config.training.weight_decay) == ("discrete", "released", 0.0)
     assert load_config(None, ["model.encoder=bi-lstm"]).model.encoder == "bi-lstm"
     assert load_config(None, [" model.layers = 3 "]).model.layers == 3
+    assert load_config(None, ["inference.score_threshold=.3"]).inference.score_threshold == 0.3
 
 
 @pytest.mark.parametrize(
@@ -49,6 +50,9 @@ def test_values_are_toml_and_bare_words_are_text() -> None:
         ("model.layers=true", "model.layers = True must be of type int"),
         ("model.layers=", "--set model.layers: '' is not a TOML value"),
         ("model.layers=[", "--set model.layers: '[' is not a TOML value"),
+        ("model.layers=3\nother=4", "--set model.layers: '3\\nother=4' is more than one TOML value"),
+        ("model.layers=3\n[training]\nseed=4", "is more than one TOML value"),
+        (f"model.layers=1{'0' * 5000}", "--set model.layers: a number of 5001 digits is too large"),
         ("model.kernels=3", "model.kernels = 3 must be a list"),
         ('model.kernels=[1, "a"]', "model.kernels = 'a' must be of type int"),
         ("model.mask=soft", "model.mask = 'soft' must be one of 'gated', 'learned', 'discrete'"),

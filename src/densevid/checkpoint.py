@@ -83,7 +83,8 @@ def save_model(folder: Path | str, loaded: LoadedModel, provenance: Mapping[str,
 
 def _write_files(folder: Path, loaded: LoadedModel, provenance: Mapping[str, Any]) -> None:
     weights = {name: tensor.detach().cpu().contiguous() for name, tensor in loaded.model.state_dict().items()}
-    save_file(weights, folder / WEIGHTS, metadata={"format": str(FORMAT), "provenance": json.dumps(provenance)})
+    about = {"format": FORMAT, "provenance": provenance}  # under one key: safetensors keeps no order, so no same bytes
+    save_file(weights, folder / WEIGHTS, metadata={"densevid": json.dumps(about)})
     settings = {"format": {"version": FORMAT}, **loaded.config.as_dict(), "provenance": provenance}
     (folder / CONFIG).write_text(toml_text(settings), encoding="utf-8")
     loaded.vocabulary.save(folder / VOCABULARY)

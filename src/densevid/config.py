@@ -7,6 +7,7 @@ that names the key.
 from __future__ import annotations
 
 import math
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -17,6 +18,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from densevid.artifacts import hash_of, toml_text, write_text
 from densevid.errors import InputError
 
+LEADING_POINT = r"(?<![\w.\"'])(?=\.\d)\."  # TOML wants 0.3, people write .3
 ACTIVITYNET_KERNELS = (1, 2, 3, 4, 5, 7, 9, 11, 15, 21, 29, 41, 57, 71, 111, 161, 211, 251)
 
 
@@ -187,7 +189,10 @@ class Config:
             if "max_proposals" in typed and "min_proposals" not in typed:  # fewer are wanted, so fewer will do
                 typed["min_proposals"] = min(old.min_proposals, typed["max_proposals"])
             changed[section] = replace(old, **typed)
-        return replace(self, **changed)
+        try:
+            return replace(self, **changed)
+        except InputError as error:  # an impossible value
+            raise InputError(f"{where}{error}") from error
 
     def with_settings(self, assignments: Iterable[str]) -> Config:
         """Apply flags like `model.layers=4`; all of them together, so their order does not matter."""
@@ -240,7 +245,7 @@ def _read(source: str | Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(f"{source}: neither a file nor a preset; presets are {', '.join(presets())}") from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:  # ValueError: not UTF-8, not TOML, or a number too long
         raise InputError(f"{path}: not a readable TOML file ({error})") from error
 
 
@@ -256,11 +261,18 @@ def _names(section: Any) -> str:
 def _toml_value(key: str, text: str) -> Any:
     """Parse a flag's value as TOML; a bare word is taken as a string."""
     try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+        values = tomllib.loads(f"value = {re.sub(LEADING_POINT, r'0.', text)}")
+        if len(values) == 1 and "\n" not in text:
+            return values["value"]
+        raise InputError(f"--set {key}: {text!r} is more than one TOML value")
+    except (tomllib.TOMLDecodeError, RecursionError):
         if text and all(character.isalnum() or character in "-_./" for character in text):
             return text
-        raise InputError(f"--set {key}: {text!r} is not a TOML value") from None
+        raise InputError(f"--set {key}: {text!r:.80} is not a TOML value") from None
+    except ValueError as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"--set {key}: a number of {len(text)} digits is too large") from None
 
 
 def _typed(key: str, value: Any, hint: Any) -> Any:

@@ -81,7 +81,8 @@ def _complain(predictions: Predictions) -> None:
     for failure in failures[1:]:
         _report(failure)
     if failures:
-        raise InputError(f"{len(failures)} videos could not be captioned and were left out: {failures[0]}")
+        asked_for = len(failures) + len(predictions.events)
+        raise InputError(f"{len(failures)} of {asked_for} videos cannot be captioned and are left out: {failures[0]}")
 
 
 def _report(line: str) -> None:

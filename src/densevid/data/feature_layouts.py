@@ -32,8 +32,8 @@ def open_features(
     """Open features: our store, the release's pairs of .npy files, one .npy a video, or an HDF5 file.
 
     `durations` is a `*_duration_frame.csv` (without one it is looked for beside the features), or seconds by video, as
-    annotations know them. `seconds_per_step` overrules it. A store has its own clocks and needs neither. In the release's
-    layout a video without a duration has the usual seconds per step.
+    annotations know them. `seconds_per_step` overrules it. A store has its own clocks and needs neither. A video
+    without a duration has the usual seconds per step in the release's layout.
     """
     path = Path(path)
     if not path.exists():

@@ -81,7 +81,7 @@ class Vocabulary:
     @classmethod
     def load(cls, path: Path | str) -> Vocabulary:
         """Read what `save` wrote."""
-        vocabulary = cls(_lines(path, _text(path)))
+        vocabulary = _vocabulary(path, _lines(path, _text(path)))
         if vocabulary.tokens[: len(SPECIAL_TOKENS)] != SPECIAL_TOKENS:
             raise InputError(f"{path}: a vocabulary begins with {' '.join(SPECIAL_TOKENS)}, one a line")
         return vocabulary
@@ -90,12 +90,19 @@ class Vocabulary:
 def read_word_list(path: Path | str) -> Vocabulary:
     """Read a word list that came with somebody's weights, word for word: a JSON list, or one word a line."""
     text = _text(path)
-    if not re.match(r'\s*\[\s*["\]]', text):
-        return Vocabulary(_lines(path, text))
+    if not re.match(r'\s*\[\s*["\]\d\[{-]', text):
+        return _vocabulary(path, _lines(path, text))
     words = read_json(path)
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         raise InputError(f"{path}: a word list in JSON is a list of words, in the order of their ids")
-    return Vocabulary(tuple(words))
+    return _vocabulary(path, tuple(words))
+
+
+def _vocabulary(path: Path | str, tokens: tuple[str, ...]) -> Vocabulary:
+    try:
+        return Vocabulary(tokens)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
 
 
 def _text(path: Path | str) -> str:

@@ -1,4 +1,4 @@
-"""Where using a model differs between the paper and the release: what is read, which proposals stay, how words are said.
+"""Where using a model differs between the paper and the release: what is read, which proposals stay, what is said.
 
 `Captioner` asks one of these objects and knows nothing of the difference itself.
 """
