@@ -41,6 +41,18 @@ def atomic_path(path: Path | str) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def require_writable(path: Path | str) -> None:
+    """Raise before the work if `path` could not be written after it; nothing is made or changed."""
+    path = Path(path)
+    if path.is_dir():
+        raise InputError(f"cannot write {path}: it is a folder")
+    there = next(folder for folder in (path.absolute().parent, *path.absolute().parents) if os.path.lexists(folder))
+    if not there.is_dir():
+        raise InputError(f"cannot write {path}: {there} is not a folder")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise InputError(f"cannot write {path}: no permission to write in {there}")
+
+
 def write_text(path: Path | str, text: str) -> None:
     """Write a text file atomically."""
     with atomic_path(path) as temporary:
