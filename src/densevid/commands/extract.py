@@ -30,7 +30,7 @@ from densevid.commands.progress import Progress
 from densevid.data.feature_store import FeatureStore
 from densevid.errors import InputError
 from densevid.video.backbones import DEFAULT, backbone_names, find_backbone
-from densevid.video.engines import chosen_device
+from densevid.video.engines import Device, chosen_device
 from densevid.video.extract import Extractor, usable_cores
 from densevid.video.inputs import find_jobs
 from densevid.video.reduction import FILE, Reduction, reduced
@@ -38,6 +38,7 @@ from densevid.video.workers import Job, Outcome, extract_all
 
 REPORT = "extract-report.json"
 FAILURES_SHOWN = 20
+WORKERS_ON_A_GPU = 4
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", required=True, metavar="STORE", help="the feature store to write")
     parser.add_argument("--backbone", default=DEFAULT, metavar="NAME", help=f"{known} or module:function ({DEFAULT})")
     parser.add_argument("--every", type=float, default=0.5, metavar="SECONDS", help="seconds per step (.5)")
-    parser.add_argument("--workers", type=int, metavar="N", help="videos at a time (one per core)")
+    parser.add_argument("--workers", type=int, metavar="N", help="videos at a time (one per core, 4 on a GPU)")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="where networks run (auto)")
     parser.add_argument("--dtype", choices=("float16", "float32"), default="float16", help="precision kept (float16)")
     parser.add_argument("--resume", action="store_true", help="add to an existing store what it does not have yet")
@@ -63,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     if args.reduce is not None and args.reduction:
         raise InputError("--reduce fits a new reduction, --reduction uses an old one; give one of them")
     jobs, fit_on = find_jobs(args.inputs), _ids_to_fit_on(args.fit_on)
-    workers = min(args.workers or usable_cores(), len(jobs))
+    workers = min(args.workers or _usual_workers(args.device), len(jobs))
     extractor = _extractor(args, workers)
     store = FeatureStore.create(
         args.out,
@@ -81,12 +82,15 @@ def run(args: argparse.Namespace) -> int:
     return code
 
 
+def _usual_workers(device: Device) -> int:
+    """One per core; a GPU is kept busy by few, and each holds some of its memory."""
+    return min(usable_cores(), WORKERS_ON_A_GPU) if chosen_device(device) == "cuda" else usable_cores()
+
+
 def _extractor(args: argparse.Namespace, workers: int) -> Extractor:
     backbone = find_backbone(args.backbone)
     if args.reduction:
         backbone = reduced(backbone, Reduction.load(args.reduction))
-    if args.device == "cuda":
-        chosen_device("cuda")  # complains here, once, and not in every worker
     threads = max(1, usable_cores() // workers)
     return Extractor(backbone, args.every, device=args.device, threads=threads, dtype=args.dtype)
 
