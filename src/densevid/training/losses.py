@@ -13,12 +13,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from densevid.config import TrainingConfig
+from densevid.data.vocabulary import PAD
 from densevid.model.event_mask import EventMask
 from densevid.model.masked_transformer import Predictions
 from densevid.model.proposal_decoder import Proposals
 from densevid.training.targets import Targets
-
-PAD = 1
 
 
 @dataclass(frozen=True)
@@ -93,7 +92,7 @@ def _over_sequence(loss_BT: Tensor, counted_BT: Tensor, config: TrainingConfig) 
     """Mean over all counted positions, or the sum over each row's, averaged over the rows that have any."""
     if config.reduction == "mean":
         return _mean(loss_BT, counted_BT)
-    return (loss_BT * counted_BT).sum() / counted_BT.any(dim=1).sum().clamp(min=1)
+    return torch.where(counted_BT, loss_BT, 0).sum() / counted_BT.any(dim=1).sum().clamp(min=1)
 
 
 def _mean(loss: Tensor, counted: Tensor) -> Tensor:
