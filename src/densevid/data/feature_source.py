@@ -47,7 +47,8 @@ def unknown_video(video: str, source: object, videos: Sequence[str]) -> InputErr
 
 def check_recipe(wanted: FeatureRecipe | None, wanted_streams: Streams, source: FeatureSource) -> str | None:
     """Whether a model can read these features: None if surely, a warning if it cannot be known, else an InputError."""
-    make = f"; make the right ones with `{_extract_command(wanted)}`" if wanted else ""
+    extracted = wanted is not None and "sampling" in wanted.table  # the release's features cannot be made anew
+    make = f"; make the right ones with `{_extract_command(wanted)}`" if wanted and extracted else ""
     got_widths, wanted_widths = _widths(source.streams), _widths(wanted_streams)
     if got_widths != wanted_widths:
         raise InputError(
