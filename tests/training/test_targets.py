@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from densevid.config import TrainingConfig, load_config
 from densevid.data.annotations import read_annotations
+from densevid.intervals import temporal_iou
 from densevid.model.anchors import AnchorGrid, anchor_intervals, apply_offsets
 from densevid.training.targets import Truth, assign, count_without_positive, pools, random_keys
 
@@ -129,5 +130,16 @@ def test_how_many_real_segments_have_no_positive_anchor(
     ]
     table = torch.tensor(rows)
     segments = table[:, :2].clamp(max=480) if cut else table[:, :2]
-    missing = count_without_positive(grid.anchors(480), segments, table[:, 2], config.training)
+    missing = count_without_positive(grid, 480, segments, table[:, 2], config.training)
     assert missing / len(rows) == pytest.approx(share, abs=0.002)
+
+
+@given(st.lists(video, min_size=1, max_size=6))
+def test_segments_without_a_positive_are_those_with_an_empty_pool(
+    videos: list[tuple[list[tuple[float, float]], int, int]],
+) -> None:
+    truth, config = truth_of(videos), TrainingConfig()
+    overlap = temporal_iou(anchor_intervals(ANCHORS)[None], truth.segment_P2[:, None]).squeeze(-1)
+    assume(float((overlap - config.positive_iou).abs().min()) > 1e-5)  # on the border float32 may fall either way
+    empty = int((~pools(ANCHORS, truth, config).positive_PA.any(dim=1)).sum())
+    assert count_without_positive(GRID, STEPS, truth.segment_P2, truth.length_P.float(), config) == empty

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from densevid.data.array_features import ArrayFeatures, NamedArrays
 from densevid.data.splits import split_name
 from densevid.data.step_clocks import StepClocks
 from densevid.errors import InputError, one_line
-from densevid.tracks import Clock, FloatArray
+from densevid.tracks import Clock
 
 RELEASED_STREAMS = ("resnet", "bn")
 
@@ -68,10 +72,32 @@ def open_npy_folder(path: Path, clocks: StepClocks, split: str | None = None) ->
     return ReleasedFeatures(path, released, clocks) if released else NpyFeatures(path, plain, clocks)
 
 
-def read_npy(video: str, path: Path) -> FloatArray:
-    """Memory-map an array; pickles and archives are no arrays."""
+class NpyArray:
+    """The array of a .npy file: its shape is known from the header at once, its values are mapped when asked for."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with path.open("rb") as file:
+            version = np.lib.format.read_magic(file)
+            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+            self.shape, _, self.dtype = read(file)
+            if self.dtype.hasobject:
+                raise ValueError("it holds pickled objects")
+            size = math.prod(self.shape) * self.dtype.itemsize
+            if os.fstat(file.fileno()).st_size < file.tell() + size:
+                raise ValueError(f"it is shorter than its {self.shape} values of {self.dtype}")
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        return np.asarray(np.lib.format.open_memmap(self.path, mode="r"), dtype=dtype)
+
+
+def read_npy(video: str, path: Path) -> NpyArray:
+    """Open an array; pickles and archives are no arrays."""
     try:
-        return np.asarray(np.lib.format.open_memmap(path, mode="r"))
+        return NpyArray(path)
     except (OSError, ValueError, EOFError, SyntaxError, OverflowError, TypeError) as error:
         raise InputError(f"{video}: {path} is not a whole .npy array ({one_line(error)})") from error
 

@@ -99,4 +99,4 @@ def initial_model(config: Config, vocabulary: Vocabulary, start_from: Path | Non
 def _without_positive(dataset: SegmentDataset, config: Config) -> int:
     grid = MaskedTransformer.anchor_grid(config.model)
     length_N = torch.from_numpy(dataset.steps_V[dataset.video_N])
-    return count_without_positive(grid.anchors(config.model.window), dataset.segments_N2, length_N, config.training)
+    return count_without_positive(grid, config.model.window, dataset.segments_N2, length_N, config.training)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,9 +46,11 @@ class TrainingJob:
 
 def train(job: TrainingJob, report: Report = lambda line: None) -> Path:
     """Train, alone or as one of the processes that `torchrun` started; gives the folder of the best model."""
-    device = pick_device(job.device)
+    device, begun = pick_device(job.device), time.perf_counter()
     with joined(device) as ranks:
-        loop = assemble(job, ranks, device, report if ranks.leads else lambda line: None)
+        say = report if ranks.leads else lambda line: None
+        loop = assemble(job, ranks, device, say)
+        say(f"ready after {time.perf_counter() - begun:.1f} s")
         with loop.shown():
             loop.run()
             loop.finish()

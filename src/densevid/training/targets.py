@@ -15,7 +15,7 @@ from torch import Tensor
 
 from densevid.config import TrainingConfig
 from densevid.intervals import temporal_iou
-from densevid.model.anchors import anchor_intervals, offsets_to
+from densevid.model.anchors import AnchorGrid, anchor_intervals, offsets_to
 
 
 @dataclass(frozen=True)
@@ -106,11 +106,21 @@ def _mix(values: Tensor) -> Tensor:
     return values ^ (values >> 31 & 0x1FFFFFFFF)
 
 
-def count_without_positive(anchors_A2: Tensor, segments_S2: Tensor, length_S: Tensor, config: TrainingConfig) -> int:
-    """How many segments no anchor overlaps enough: they train scores with negatives, nothing else."""
-    intervals_A2 = anchor_intervals(anchors_A2)
-    missing = 0
-    for segments, lengths in zip(segments_S2.split(512), length_S.split(512), strict=True):
-        overlap_SA = temporal_iou(segments, intervals_A2) * (intervals_A2[:, 1] <= lengths[:, None])
-        missing += int((overlap_SA.amax(dim=1) < config.positive_iou).sum())
-    return missing
+def count_without_positive(
+    grid: AnchorGrid, steps: int, segments_S2: Tensor, length_S: Tensor, config: TrainingConfig
+) -> int:
+    """How many segments no anchor overlaps enough: they train scores with negatives, nothing else.
+
+    Of the anchors of one kernel the one nearest to the segment overlaps it most, so two a kernel are enough to look at.
+    """
+    kernel_K = torch.tensor(grid.kernels, dtype=segments_S2.dtype)
+    stride_K = torch.tensor(grid.strides, dtype=segments_S2.dtype)
+    last_SK = ((length_S.clamp(max=steps)[:, None] - kernel_K) / stride_K).floor()
+    wanted_SK = (segments_S2.mean(dim=1, keepdim=True) - kernel_K / 2) / stride_K
+    best_S = torch.zeros(len(segments_S2))
+    for place_SK in (wanted_SK.floor(), wanted_SK.ceil()):
+        start_SK = torch.minimum(place_SK.clamp(min=0), last_SK) * stride_K
+        intervals_SK2 = torch.stack((start_SK, start_SK + kernel_K), dim=-1)
+        overlap_SK = temporal_iou(intervals_SK2, segments_S2[:, None]).squeeze(-1)
+        best_S = torch.maximum(best_S, (overlap_SK * (last_SK >= 0)).amax(dim=1))
+    return int((best_S < config.positive_iou).sum())
