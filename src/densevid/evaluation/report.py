@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import IO, Any
+from typing import Any, TextIO
 
 from densevid.evaluation.compare import Comparison
 from densevid.evaluation.coverage import Coverage
@@ -167,10 +167,15 @@ def show(tables: Sequence[Table], form: str, *, aside: bool = False) -> None:
         _show_rich(tables, stream)
         return
     write = WRITERS.get(form, as_text)
-    print("\n".join(write(table) for table in tables), file=stream)
+    print(encodable("\n".join(write(table) for table in tables), stream.encoding), file=stream)
 
 
-def _show_rich(tables: Sequence[Table], stream: IO[str]) -> None:
+def encodable(text: str, encoding: str | None = "utf-8") -> str:
+    """The text with what cannot be written (half a surrogate pair in a name) as an escape."""
+    return text.encode(encoding or "utf-8", "backslashreplace").decode(encoding or "utf-8")
+
+
+def _show_rich(tables: Sequence[Table], stream: TextIO) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table as RichTable
@@ -184,7 +189,7 @@ def _show_rich(tables: Sequence[Table], stream: IO[str]) -> None:
         for place, name in enumerate(table.header):
             shown.add_column(Text(name), justify="right" if place and numbers else "left", no_wrap=numbers)
         for row in table.rows:
-            shown.add_row(*map(Text, row))
+            shown.add_row(*(Text(encodable(cell, stream.encoding)) for cell in row))
         console.print(shown)
 
 
