@@ -92,9 +92,9 @@ def plain_soda(results: Results, references: References) -> dict[str, float]:
         table = []
         for times, _ in golds[video]:
             text = next(gold_texts)
-            meteor = scorer.compute_score(res, {place: [text] for place in res})[1]
+            meteor = scorer.compute_score(res, {place: [text] for place in res})[1] if res else []
             table.append([_iou(row["timestamp"], times) * m for row, m in zip(predicted[video], meteor, strict=True)])
-        f1.append(2 * _best_total(table) / (len(predicted[video]) + len(golds[video])))
+        f1.append(2 * _best_total(table) / max(len(predicted[video]) + len(golds[video]), 1))
     return {"f1": float(np.mean(f1))}
 
 
@@ -122,7 +122,7 @@ def plain_proposals(results: Results, references: References) -> dict[str, float
     for video in gold:
         rows = sorted(results.get(video, []), key=lambda row: row["proposal_score"])[::-1]
         kept[video] = [row["timestamp"] for row in rows[: int(len(rows) * ratio)]]
-    share = 100 * len(gold) / sum(map(len, kept.values()))
+    share = 100 * len(gold) / max(sum(map(len, kept.values())), 1)
     recall = np.zeros((10, 100))
     for place, tiou in enumerate(np.linspace(0.5, 0.95, 10)):
         for video, times in gold.items():
@@ -181,7 +181,7 @@ def _plain_iou(predicted: Sequence[float], times: Sequence[float]) -> float:
 
 
 def _best_total(table: Sequence[Sequence[float]]) -> float:
-    best = [0.0] * (len(table[0]) + 1)
+    best = [0.0] * (len(table[0]) + 1 if table else 1)
     for row in table:
         previous, best = best, [0.0]
         for column, value in enumerate(row):
