@@ -55,13 +55,15 @@ def time_parts(predictions: Mapping[str, Any], references: References, parts: Se
 
 
 def plain_captioning(results: Results, references: References) -> dict[str, float]:
-    """evaluate2018: METEOR, BLEU, ROUGE-L and CIDEr of each video's pairs, at each tIoU."""
+    """evaluate2018: METEOR, BLEU, ROUGE-L and CIDEr of each video's pairs, recall and precision, at each tIoU."""
     videos = list({video for file in references for video in file})
     scorers, sums = _scorers(), dict[str, float]()
     for tiou in TIOUS:
         written: dict[str, list[tuple[str, str]]] = {
             video: _pairs(results, references, video, tiou) for video in videos
         }
+        for name, value in _detection(results, references, videos, tiou).items():
+            sums[name] = sums.get(name, 0.0) + value / len(TIOUS)
         hypotheses = _tokens([left for pairs in written.values() for left, _ in pairs])
         golds = _tokens([right for pairs in written.values() for _, right in pairs])
         first = 0
@@ -86,7 +88,7 @@ def plain_soda(results: Results, references: References) -> dict[str, float]:
         told.sort(key=lambda gold: gold[0][0])
     predicted_texts = iter(_tokens([row["sentence"] for video in videos for row in predicted[video]]))
     gold_texts = iter(_tokens([sentence for video in videos for _, sentence in golds[video]]))
-    scorer, f1 = Meteor(), []
+    scorer, values = Meteor(), []
     for video in videos:
         res = {place: [next(predicted_texts)] for place in range(len(predicted[video]))}
         table = []
@@ -94,8 +96,9 @@ def plain_soda(results: Results, references: References) -> dict[str, float]:
             text = next(gold_texts)
             meteor = scorer.compute_score(res, {place: [text] for place in res})[1] if res else []
             table.append([_iou(row["timestamp"], times) * m for row, m in zip(predicted[video], meteor, strict=True)])
-        f1.append(2 * _best_total(table) / max(len(predicted[video]) + len(golds[video]), 1))
-    return {"f1": float(np.mean(f1))}
+        total, counts = _best_total(table), (len(predicted[video]), len(golds[video]))
+        values.append([total / max(counts[0], 1), total / max(counts[1], 1), 2 * total / max(sum(counts), 1)])
+    return dict(zip(("precision", "recall", "f1"), map(float, np.mean(values, axis=0)), strict=True))
 
 
 def plain_paragraphs(results: Results, references: References) -> dict[str, float]:
@@ -149,9 +152,9 @@ def _headlines(part: str, evaluation: Evaluation) -> dict[str, float]:
     """The numbers that the plain version of the part computes too."""
     content = as_json(evaluation)
     if part == "captioning":
-        return {name: v for name, v in content[part]["average"].items() if name not in ("Recall", "Precision", "F1")}
+        return {name: value for name, value in content[part]["average"].items() if name != "F1"}
     if part == "soda":
-        return {"f1": content[part]["c"]["merged"]["f1"]}
+        return dict(content[part]["c"]["merged"])
     return dict(content[part]) if part == "paragraph" else {"AR@100": content[part]["first"]["AR@100"]}
 
 
@@ -162,6 +165,18 @@ def _pairs(results: Results, references: References, video: str, tiou: float) ->
         close = [sentence for times, sentence in events if _iou(row["timestamp"], times) >= tiou]
         pairs += [(row["sentence"], sentence) for sentence in close or ["abc123!@#"]]
     return pairs
+
+
+def _detection(results: Results, references: References, videos: Sequence[str], tiou: float) -> dict[str, float]:
+    """The best annotator's share of events covered and of predictions that hit, each maximum on its own."""
+    recall = precision = 0.0
+    for video in videos:
+        predicted = [row["timestamp"] for row in results.get(video, [])[:1000]]
+        annotators = [file[video]["timestamps"] for file in references if video in file]
+        hits = [[[_iou(p, gold) > tiou for p in predicted] for gold in golds] for golds in annotators]
+        recall += max(sum(map(any, table)) / max(len(table), 1) for table in hits)
+        precision += max(sum(map(any, zip(*table, strict=True))) / max(len(predicted), 1) for table in hits)
+    return {"Recall": recall / len(videos), "Precision": precision / len(videos)}
 
 
 def _events(entry: Mapping[str, Any]) -> list[tuple[list[float], str]]:
