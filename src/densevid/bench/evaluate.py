@@ -8,6 +8,7 @@ also serves as an independent check: the largest difference between the two is p
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import os
 import re
@@ -31,27 +32,37 @@ References = Sequence[Mapping[str, dict[str, Any]]]
 
 
 @dataclass(frozen=True)
+class Cost:
+    """What something took: seconds of the wall clock, and of processor time, that of helper programs included."""
+
+    wall: float = 0.0
+    cpu: float = 0.0
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(self.wall + other.wall, self.cpu + other.cpu)
+
+
+@dataclass(frozen=True)
 class Timing:
-    """Seconds of one part, both ways, and the largest difference between their numbers."""
+    """The cost of one part, both ways, and the largest difference between their numbers."""
 
     part: str
-    plain_seconds: float
-    our_seconds: float
+    plain: Cost
+    ours: Cost
     largest_difference: float
 
 
 def time_parts(predictions: Mapping[str, Any], references: References, parts: Sequence[str] = PARTS) -> list[Timing]:
     """Time each part both ways, then ours with all parts in one call. Nothing is cached between calls."""
-    plain_seconds: dict[str, float] = {}
-    differences: dict[str, float] = {}
-    our_seconds: dict[str, float] = {}
+    rows = []
     for part in parts:
-        plain, plain_seconds[part] = _timed(partial(PLAIN[part], predictions["results"], references))
-        ours, our_seconds[part] = _timed(partial(_ours, predictions, references, [part]))
-        differences[part] = max(abs(plain[name] - value) for name, value in _headlines(part, ours).items())
+        plain, plain_cost = _timed(partial(PLAIN[part], predictions["results"], references))
+        ours, our_cost = _timed(partial(_ours, predictions, references, [part]))
+        difference = max(abs(plain[name] - value) for name, value in _headlines(part, ours).items())
+        rows.append(Timing(part, plain_cost, our_cost, difference))
     _, together = _timed(partial(_ours, predictions, references, parts))
-    rows = [Timing(part, plain_seconds[part], our_seconds[part], differences[part]) for part in parts]
-    return [*rows, Timing("all in one call", sum(plain_seconds.values()), together, max(differences.values()))]
+    all_plain = sum((row.plain for row in rows), Cost())
+    return [*rows, Timing("all in one call", all_plain, together, max(row.largest_difference for row in rows))]
 
 
 def plain_captioning(results: Results, references: References) -> dict[str, float]:
@@ -243,8 +254,14 @@ def _without_chatter() -> Iterator[None]:
         os.close(kept)
 
 
-def _timed(action: Callable[[], Any]) -> tuple[Any, float]:
+def _timed(action: Callable[[], Any]) -> tuple[Any, Cost]:
     os.environ["PATH"] = f"{Path(java()).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-    start = time.perf_counter()
+    wall, cpu = time.perf_counter(), _processor_seconds()
     result = action()
-    return result, time.perf_counter() - start
+    gc.collect()  # pycocoevalcap ends its programs when its objects are deleted, and only then is their time known
+    return result, Cost(time.perf_counter() - wall, _processor_seconds() - cpu)
+
+
+def _processor_seconds() -> float:
+    used = os.times()
+    return used.user + used.system + used.children_user + used.children_system
