@@ -46,7 +46,7 @@ class StoreWriter:
         values = self._checked_values(video, track)
         edges = np.empty(0) if track.clock.edges is None else track.clock.edges
         arrays = (np.ascontiguousarray(array) for array in (edges.astype("<f8"), values) if array.size)
-        payload = [memoryview(array).cast("B") for array in arrays]
+        payload = [array.data.cast("B") for array in arrays]
         with self._lock, self._shard() as (data, _):
             offset = -(-data.tell() // ALIGNMENT) * ALIGNMENT
             for part in (memoryview(bytes(offset - data.tell())), *payload):

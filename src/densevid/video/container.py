@@ -103,6 +103,8 @@ def _refuse_to_open(url: str, flags: int, options: dict[str, str]) -> NoReturn:
 
 
 def _reason(error: BaseException) -> str:
+    if isinstance(error, av.ArgumentError):  # what a format off the list comes back as
+        return "not a video format that is read here"
     text = getattr(error, "strerror", None) or one_line(error)
     cut = "; it may have been cut short" if isinstance(error, av.InvalidDataError) else ""
     return f"{text}{cut}"
