@@ -35,7 +35,7 @@ def print_figures(videos: Sequence[str] | None, count: int, rounds: int) -> None
     """Time both sides on some videos, and print everything the issue of speed is judged by."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        small = [job.path for job in find_jobs(videos)][:count] if videos else _made(folder, count)
+        small = [job.path for job in find_jobs(videos)[0]][:count] if videos else _made(folder, count)
         large = [as_720p(path, folder / f"720p-{number}.mp4") for number, path in enumerate(small[:2])]
         print(f"{usable_cores()} cores, {len(small)} videos as they are, {len(large)} in 720p, best of {rounds}")
         print("realtime factor           | bare, 1 thread | bare, all cores | ours  | ratios      | cores busy | work")

@@ -60,6 +60,11 @@ def check_recipe(wanted: FeatureRecipe | None, wanted_streams: Streams, source: 
         return f"the features do not say how they were made; the model reads {wanted.id}, and their widths fit"
     if source.recipe.id != wanted.id:
         keys = ", ".join(wanted.differences(source.recipe))
+        if set(wanted.differences(source.recipe)) <= {"version", "weights"}:
+            make = (
+                f"; install the densevid or the weights that the model was trained with, or train it anew on these"
+                f" features (`{_extract_command(wanted)}` makes them with what is installed)"
+            )
         raise InputError(
             f"the features were made with recipe {source.recipe.id}, the model reads {wanted.id}"
             f" (not the same: {keys}){make}"
@@ -73,7 +78,7 @@ def _extract_command(recipe: FeatureRecipe) -> str:
     every = sampling.get("seconds_per_step", 0.5) if isinstance(sampling, dict) else 0.5
     rate = "" if every == 0.5 else f" --every {every:g}"
     reduction = " --reduction THE_REDUCED_STORE" if "reduction" in recipe.table else ""
-    return f"densevid extract --backbone {recipe.name}{rate}{reduction}"
+    return f"densevid extract VIDEO --out STORE --backbone {recipe.name}{rate}{reduction}"
 
 
 def _widths(streams: Streams) -> list[int]:

@@ -70,7 +70,7 @@ class VideoSteps:
         self._account_for_losses()
 
     def _frames(self) -> Iterator[tuple[float, VideoFrame]]:
-        """Decoded frames with their times, in strictly increasing order; what does not fit is counted as lost."""
+        """Decoded frames with their times, in strictly increasing order; what does not fit is left out."""
         latest = -1.0
         for packet, needed in self._packets():
             for raw in self._decode(packet, needed):
