@@ -24,11 +24,27 @@ def test_every_verb_explains_itself_with_an_example(verb: str, capsys: pytest.Ca
     assert f"densevid {verb} " in shown.split("usage:")[1].split("\n", 3)[-1], "an example"
 
 
-@pytest.mark.parametrize("words", [[], ["no-such-verb"], ["predict"], ["predict", "--no-such-flag"]])
-def test_wrong_words_exit_with_2(words: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("words", "where"),
+    [
+        ([], "densevid"),
+        (["no-such-verb"], "densevid"),
+        (["predict"], "densevid predict"),
+        (["predict", "--no-such-flag"], "densevid predict"),
+        (["evaluate", "p.json", "--references", "r.json", "--min-seconds", "long\nish"], "densevid evaluate"),
+        (["bench", "evaluate"], "densevid bench evaluate"),
+    ],
+)
+def test_wrong_words_are_one_line_and_exit_code_2(
+    words: list[str], where: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as stop:
         main(words)
     assert stop.value.code == 2
+    said = capsys.readouterr().err
+    assert said.startswith("densevid: ")
+    assert said.endswith(f"(see `{where} --help`)\n")
+    assert said.count("\n") == 1
 
 
 def test_a_missing_model_is_one_line(tmp_path: Path) -> None:

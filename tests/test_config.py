@@ -34,6 +34,7 @@ def test_values_are_toml_and_bare_words_are_text() -> None:
     assert (config.model.mask, config.model.compat, config.training.weight_decay) == ("discrete", "released", 0.0)
     assert load_config(None, ["model.encoder=bi-lstm"]).model.encoder == "bi-lstm"
     assert load_config(None, [" model.layers = 3 "]).model.layers == 3
+    assert load_config(None, ["inference.score_threshold=.3"]).inference.score_threshold == 0.3
 
 
 @pytest.mark.parametrize(
@@ -49,6 +50,9 @@ def test_values_are_toml_and_bare_words_are_text() -> None:
         ("model.layers=true", "model.layers = True must be of type int"),
         ("model.layers=", "--set model.layers: '' is not a TOML value"),
         ("model.layers=[", "--set model.layers: '[' is not a TOML value"),
+        ("model.layers=3\nother=4", "--set model.layers: '3\\nother=4' is more than one TOML value"),
+        ("model.layers=3\n[training]\nseed=4", "is more than one TOML value"),
+        (f"model.layers=1{'0' * 5000}", "--set model.layers: a number of 5001 digits is too large"),
         ("model.kernels=3", "model.kernels = 3 must be a list"),
         ('model.kernels=[1, "a"]', "model.kernels = 'a' must be of type int"),
         ("model.mask=soft", "model.mask = 'soft' must be one of 'gated', 'learned', 'discrete'"),
@@ -68,6 +72,9 @@ def test_values_are_toml_and_bare_words_are_text() -> None:
         ("model.kernels=[0, 1]", "model.kernels = [0, 1] must be at least 1 each"),
         ("model.layers=0", "model.layers = 0 must be at least 1"),
         ("model.dropout=1", "model.dropout = 1.0 must be in [0, 1)"),
+        ("training.plateau_factor=1", "training.plateau_factor = 1.0 must be in [0, 1)"),
+        (f"training.learning_rate=1{'0' * 400}", "training.learning_rate: a number of 1329 bits is too large"),
+        (f"model.layers=1{'0' * 400}", "model.layers: a number of 1329 bits is too large"),
         ("model.width=1028", "model.heads = 8 must divide model.width = 1028"),
         ("features.widths=[5]", "features.widths = [5] needs one entry per features.streams = ['resnet', 'bn']"),
         ("features.widths=[5, 0]", "features.widths = [5, 0] must be at least 1 each"),
@@ -89,15 +96,16 @@ def test_a_wrong_flag_is_one_line_that_names_the_key(flag: str, message: str) ->
 
 
 @pytest.mark.parametrize("mask", ["gated", "learned", "discrete"])
-def test_four_sinusoids_need_a_width_of_eighths(mask: str) -> None:
-    flags = ["model.width=12", "model.heads=2", f"model.mask={mask}"]
+def test_four_sinusoids_need_a_width_of_fourths(mask: str) -> None:
+    assert load_config(None, ["model.width=12", "model.heads=2", f"model.mask={mask}"]).model.width == 12
+    flags = ["model.width=15", "model.heads=3", f"model.mask={mask}"]
     if mask == "discrete":
-        assert load_config(None, flags).model.width == 12
+        assert load_config(None, flags).model.width == 15
     else:
-        with pytest.raises(InputError, match=r"model.width = 12 must be divisible by 8"):
+        with pytest.raises(InputError, match=r"model.width = 15 must be divisible by 4"):
             load_config(None, flags)
-    with pytest.raises(InputError, match=r"model.width = 3 must be"):
-        load_config(None, ["model.width=3", "model.heads=3", f"model.mask={mask}"])
+    with pytest.raises(InputError, match=r"model.width = 15 must be"):
+        load_config(None, [*flags, "model.encoder=bi-lstm"])
 
 
 @pytest.mark.parametrize(

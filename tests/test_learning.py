@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -16,6 +17,7 @@ from densevid.data.loading import batches
 from densevid.demo import RECIPE, SMALL, generate, learn
 from densevid.events import Event
 from densevid.inference.captioner import Captioner
+from densevid.model.masked_transformer import MaskedTransformer
 from densevid.tracks import FeatureTrack
 from densevid.training.step import total_loss
 
@@ -37,22 +39,23 @@ def learnt(request: pytest.FixtureRequest) -> LoadedModel:
     return learn(TRACKS, TRUTH, settings(request.param), quiet=True)
 
 
-def found(predicted: list[Event], truth: list[Event]) -> float:
-    """The share of true events that some predicted event covers with IoU .7 and says word for word."""
+def covers(guess: Event, event: Event) -> bool:
+    """Whether the two overlap with IoU .7."""
+    shared = max(0.0, min(guess.end, event.end) - max(guess.start, event.start))
+    return shared >= 0.7 * (guess.seconds + event.seconds - shared)
 
-    def iou(a: Event, b: Event) -> float:
-        shared = max(0.0, min(a.end, b.end) - max(a.start, b.start))
-        return shared / (a.seconds + b.seconds - shared)
 
-    hits = [
-        any(iou(event, guess) >= 0.7 and guess.sentence == event.sentence for guess in predicted) for event in truth
-    ]
+def says(guess: Event, event: Event) -> bool:
+    return guess.sentence == event.sentence
+
+
+def share_found(loaded: LoadedModel, tracks: dict[str, FeatureTrack], *alike: Callable[[Event, Event], bool]) -> float:
+    """The share of true events to which some predicted event of the same video is alike in every way given."""
+    captioner, hits = Captioner(loaded), list[bool]()
+    for video, truth in TRUTH.items():
+        predicted = captioner.caption(tracks[video])
+        hits += [any(all(same(guess, event) for same in alike) for guess in predicted) for event in truth]
     return sum(hits) / len(hits)
-
-
-def share_found(loaded: LoadedModel, tracks: dict[str, FeatureTrack]) -> float:
-    captioner = Captioner(loaded)
-    return sum(found(captioner.caption(tracks[video]), TRUTH[video]) for video in TRUTH) / len(TRUTH)
 
 
 def test_the_loss_is_near_zero(learnt: LoadedModel) -> None:
@@ -69,7 +72,7 @@ def test_the_loss_is_near_zero(learnt: LoadedModel) -> None:
 
 
 def test_it_proposes_and_captions_them_right(learnt: LoadedModel) -> None:
-    assert share_found(learnt, TRACKS) == 1
+    assert share_found(learnt, TRACKS, covers, says) == 1
     predicted = sum(len(Captioner(learnt).caption(track)) for track in TRACKS.values())
     assert predicted <= 1.5 * sum(map(len, TRUTH.values())), "and hardly anything else"
 
@@ -84,7 +87,9 @@ def test_given_segments_are_captioned_right(learnt: LoadedModel) -> None:
 def test_permuted_features_destroy_both(learnt: LoadedModel) -> None:
     names = list(TRACKS)
     permuted = {name: TRACKS[other] for name, other in zip(names, [*names[1:], names[0]], strict=True)}
-    assert share_found(learnt, permuted) <= 0.2
+    assert share_found(learnt, permuted, covers) <= 0.5, "boundaries"
+    assert share_found(learnt, permuted, says) <= 0.6, "sentences, of which there are only six"
+    assert share_found(learnt, permuted, covers, says) <= 0.2
 
 
 def test_caption_only_training_with_scheduled_sampling() -> None:
@@ -104,9 +109,9 @@ def test_proposal_only_training_leaves_the_captioner_alone() -> None:
     torch.set_num_threads(1)
     config = settings("end-to-end")
     config = replace(config, training=replace(config.training, task="proposals", epochs=2))
-    before = learn(TRACKS, TRUTH, replace(config, training=replace(config.training, epochs=1)), quiet=True)
     after = learn(TRACKS, TRUTH, config, quiet=True)
-    words = "caption_decoder.words.weight"
-    heads = "proposal_decoder.heads.0.output.weight"
-    assert torch.equal(before.model.state_dict()[words] * 0, after.model.state_dict()[words] * 0)
-    assert not torch.equal(before.model.state_dict()[heads], after.model.state_dict()[heads])
+    torch.manual_seed(config.training.seed)  # as `learn` does, so these are the weights it began with
+    before = MaskedTransformer(config, len(after.vocabulary)).state_dict()
+    for name, value in after.model.named_parameters():
+        captions = name.startswith(("caption_decoder.", "masking."))
+        assert torch.equal(value, before[name]) == captions, name

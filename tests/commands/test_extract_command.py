@@ -11,10 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import densevid
 from densevid.cli import main
+from densevid.data.extraction import Extraction
 from densevid.data.feature_source import check_recipe
 from densevid.data.feature_store import FeatureStore
 from densevid.errors import InputError
+from densevid.video.extract import usable_cores
 from made_videos import constant, make_sound, make_video
 
 MODULE = """
@@ -111,11 +114,68 @@ def test_an_existing_store_is_only_added_to_when_asked(clips, capsys) -> None:
     assert extract(clips, "--out", "store", "--resume", "--every", "0.25") == 2, "another recipe must not be mixed in"
 
 
-def test_two_videos_with_one_id_are_refused_before_anything_is_done(clips, capsys) -> None:
+def test_videos_of_one_name_in_a_folder_are_called_by_their_paths(clips) -> None:
     make_video(clips / "clip 0.mkv", constant(1.0))
-    assert extract(clips, "--out", "store") == 2
-    assert "would both be called 'clip 0'" in capsys.readouterr().err
-    assert not Path("store").exists()
+    make_video(clips / "deeper" / "clip 1.mp4", constant(1.0))
+    assert extract(clips, "--out", "store") == 0
+    named = ["clip 0.mkv", "clip 0.mp4", "clip 1", "clip 2", "clip 3", "deeper/clip 1", "видео"]
+    assert FeatureStore.open("store").videos() == named
+
+
+def test_one_file_named_twice_is_one_video(clips) -> None:
+    path = clips / "clip 0.mp4"
+    assert extract(path, path.relative_to(Path.cwd()), clips / "deeper" / ".." / "clip 0.mp4", "--out", "store") == 0
+    assert FeatureStore.open("store").videos() == ["clip 0"]
+
+
+def test_an_input_that_names_no_video_does_not_stop_the_others(clips, capsys) -> None:
+    Path("empty").mkdir()
+    Path("prose.txt").write_text("It was a dark night.\n\nThe rain fell.\n")
+    make_video(Path("other 1.mp4"), constant(1.0))
+    Path("there").mkdir()
+    make_video(Path("there/other 1.mp4"), constant(1.0))
+    words = ("empty", "prose.txt", clips / "clip 1.mp4", "other 1.mp4", "there/other 1.mp4")
+    assert extract(*words, "--out", "store") == 1
+    shown = capsys.readouterr().err
+    for reason in (
+        "empty: no video in this folder",
+        "prose.txt: not a list of videos: none of its 2 lines",
+        "other 1.mp4: 2 of the videos named would be called 'other 1'",
+    ):
+        assert f"failed: {reason}" in shown
+    assert FeatureStore.open("store").videos() == ["clip 1"]
+
+
+def test_from_python_a_folder_goes_into_a_store_and_the_report_comes_back(clips) -> None:
+    (clips / "broken.mp4").write_bytes(b"\0" * 5000)
+    report = densevid.extract_many([clips], "store", backbone="cheap:colours", workers=2)
+    assert (report.extracted, report.already_there, len(report.failed)) == (5, 0, 1)
+    assert "broken.mp4" in report.failed[0]
+    with pytest.raises(InputError, match="there is a feature store already"):
+        densevid.extract_many(clips, "store", backbone="cheap:colours")
+    again = densevid.extract_many(clips / "clip 1.mp4", "store", backbone="cheap:colours", resume=True)
+    assert (again.extracted, again.already_there, again.failed) == (0, 1, [])
+
+
+def test_a_later_run_still_knows_what_an_earlier_one_could_not_read(folder, capsys) -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (100, 128, 192, 3), dtype=np.uint8)
+    whole = make_video(folder / "whole.mkv", constant(4.0), picture=lambda n: noise[n]).read_bytes()
+    (folder / "cut.mkv").write_bytes(whole[: len(whole) // 2])
+    (folder / "empty.mp4").touch()
+    assert extract("cut.mkv", "empty.mp4", "--out", "store") == 1
+    with Path("store/extract-log.jsonl").open("a") as log:
+        log.write('{"video": "torn by a ki')
+    Path("store/extract-report.json").unlink()  # as if killed before it was written
+    capsys.readouterr()
+    assert extract("cut.mkv", "whole.mkv", "--out", "store", "--resume") == 0
+    assert "read in part: cut.mkv: about" in capsys.readouterr().err
+    report = json.loads(Path("store/extract-report.json").read_text())
+    assert "cut.mkv" in report["read_in_part"][0] and report["failed"] == ["empty.mp4: the file is empty"]
+
+
+def test_workers_are_few_however_many_are_asked_for(clips) -> None:
+    paths = [clips / f"{number}.mp4" for number in range(1000)]
+    assert 1 <= Extraction(paths, 100_000).workers <= 4 * usable_cores()
 
 
 def test_a_decoder_that_crashes_takes_only_its_file_along(clips, capsys) -> None:
@@ -155,6 +215,8 @@ def test_after_an_interrupt_or_a_kill_it_goes_on_where_it_was(folder, stop, code
     before = len(FeatureStore.open("store"))
     assert 3 <= before < 12
     assert FeatureStore.open("store").verify() == []
+    assert len(Path("store/extract-log.jsonl").read_text().splitlines()) >= 2, "logged as they arrive"
+    assert Path("store/extract-report.json").exists() == (stop == signal.SIGINT)
     assert extract(*inputs, "--out", "store", "--resume", backbone="cheap:slow") == 0
     store = FeatureStore.open("store")
     assert len(store) == 12 and store.verify() == []
@@ -207,16 +269,23 @@ def test_a_reduced_store_is_fitted_on_the_split_that_is_named(clips, capsys) -> 
         (["clips", "--out", "s", "--reduction", "gone"], "no such file"),
         (["empty", "--out", "s"], "no video in this folder"),
         (["clips", "--out", "s", "--device", "cuda"], "no GPU"),
+        (["clips", "--out", "s", "--reduce", "0"], "must be from 1 to 3"),
+        (["clips", "--out", "s", "--reduce", "4"], "must be from 1 to 3"),
+        (["clips", "--out", "s", "--reduce", "2", "--fit-on", "nofile"], "--fit-on nofile: not a readable list"),
+        (["clips", "--out", "s", "--reduce", "2", "--fit-on", "others.txt"], "no video to fit the reduction on"),
+        (["clips", "--out", "s", "--fit-on", "others.txt"], "give --reduce N too"),
     ],
 )
 def test_what_cannot_be_done_is_one_line(clips, words, complaint, capsys) -> None:
     Path("empty").mkdir()
+    Path("others.txt").write_text("unknown")
     torch = pytest.importorskip("torch")
     if "cuda" in words and torch.cuda.is_available():
         pytest.skip("there is a GPU")
     assert extract(*words, backbone="appearance" if "cuda" in words else "cheap:colours") == 2
     shown = capsys.readouterr().err
     assert complaint in shown and "Traceback" not in shown
+    assert "nothing-here" in words or not Path("s").exists(), "refused before any work"
 
 
 def test_a_model_refuses_features_of_another_recipe_and_says_how_to_make_its_own(clips) -> None:

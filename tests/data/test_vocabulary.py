@@ -123,6 +123,7 @@ def test_a_word_list_is_taken_word_for_word(tmp_path: Path) -> None:
         ("a\n\nb\nc\nd\ne\n", "line 2 is empty"),
         ("a\nb\n", "got 2 in all"),
         ('["a", 3]', "list of words"),
+        ("[1, 2, 3, 4, 5]", "list of words"),
         ('["a", "b"', "not valid JSON"),
         ("[]", "got 0 in all"),
     ],

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from densevid.bench.evaluate import time_parts
@@ -35,6 +38,56 @@ def test_proposals_and_paragraph_words_without_java() -> None:
     timings = time_parts(disturbed(WORLD), WORLD, ["proposals"])
     assert [timing.part for timing in timings] == ["proposals", "all in one call"]
     assert all(timing.largest_difference < 1e-12 for timing in timings)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    (tmp_path / "r.json").write_text(json.dumps(WORLD[0]))
+    (tmp_path / "empty.json").write_text(json.dumps({"v_a": {"timestamps": [], "sentences": []}}))
+    for name, content in (
+        ("null", None),
+        ("list", []),
+        ("strange", {"results": {"v_z": [{"sentence": "x", "timestamp": [0, 1], "proposal_score": 1}]}}),
+        ("unscored", {"results": {"v_a": [{"sentence": "x", "timestamp": [0, 1]}]}}),
+        ("bad", {"results": {"v_a": [{"sentence": 3, "timestamp": [0, 1], "proposal_score": 1}]}}),
+    ):
+        (tmp_path / f"{name}.json").write_text(json.dumps(content))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--parts", "foo"], "choose from captioning"),
+        (["--parts", ","], "choose from captioning"),
+        (["--videos", "0"], "at least 1"),
+        (["--videos", "-3"], "at least 1"),
+        (["--predictions", "null.json"], "null.json: predictions need"),
+        (["--predictions", "list.json"], "list.json: predictions need"),
+        (["--predictions", "strange.json"], "nothing to time"),
+        (["--predictions", "unscored.json"], '"proposal_score" is missing'),
+        (["--predictions", "bad.json"], "video v_a: event 0"),
+        (["--references", "null.json"], "null.json: references need"),
+        (["--references", "empty.json"], "nothing to time"),
+        (["--json", "r.json/x.json"], "is not a folder"),
+    ],
+)
+def test_bad_input_is_one_line(files: Path, words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    placed = [str(files / word) if word.endswith(".json") else word for word in words]
+    assert main(["bench", "evaluate", "--references", str(files / "r.json"), *placed]) == 2
+    said = capsys.readouterr().err
+    assert message in said
+    assert said.count("\n") == 1
+
+
+def test_the_command_times_files(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (files / "p.json").write_text(json.dumps(disturbed(WORLD)))
+    words = ["bench", "evaluate", "--references", str(files / "r.json"), "--predictions", str(files / "p.json")]
+    assert main([*words, "--parts", "proposals", "--json", str(files / "o.json")]) == 0
+    assert "1 videos, seconds" in capsys.readouterr().out
+    timings = json.loads((files / "o.json").read_text())["timings"]
+    assert [row["part"] for row in timings] == ["proposals", "all in one call"]
+    assert all(row["largest_difference"] < 1e-12 for row in timings)
 
 
 @needs_golden

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from densevid.cli import main
+from densevid.evaluation.report import encodable
 from golden_evaluation import PREDICTIONS as GOLDEN_PREDICTIONS
 from golden_evaluation import REFERENCES as GOLDEN_REFERENCES
 from golden_evaluation import needs_golden
@@ -31,6 +32,8 @@ def files(tmp_path: Path) -> Path:
     (tmp_path / "r.json").write_text(json.dumps(REFERENCES))
     (tmp_path / "p.json").write_text(predictions(ROWS))
     (tmp_path / "q.json").write_text(predictions(ROWS[:1]))
+    (tmp_path / "unscored.json").write_text(predictions([{"sentence": "x", "timestamp": [0, 9]}]))
+    (tmp_path / "sub").mkdir()
     (tmp_path / "bad.json").write_text(predictions([{"sentence": "x", "timestamp": [0, float("nan")]}]))
     return tmp_path
 
@@ -48,6 +51,34 @@ def test_everything_that_can_be_written(files: Path, capsys: pytest.CaptureFixtu
     assert content["comparison"]["captioning METEOR"]["first"] == content["captioning"]["average"]["METEOR"]
     assert next(csv.reader((files / "o.csv").open()))[:2] == ["video", "METEOR"]
     assert (files / "o.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_a_comparison_covers_both_files_and_names_what_it_drops(
+    files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = files / "o.json"
+    words = ["evaluate", str(files / "p.json"), "--references", str(files / "r.json"), "--no-cache"]
+    assert main([*words, "--compare", str(files / "unscored.json"), "--json", str(out)]) == 0
+    printed = capsys.readouterr()
+    assert "coverage of unscored.json" in printed.out
+    assert "warning: not compared: proposals: only p.json has what it needs" in printed.err
+    second = json.loads(out.read_text())["compared_with"]
+    assert second["coverage"]["files"]["predictions"]["name"] == "unscored.json"
+    assert second["coverage"]["events_per_video"]["mean"] == 1
+    assert second["parts_not_compared"] == ["proposals: only p.json has what it needs"]
+
+
+def test_half_a_surrogate_pair_in_a_name_can_be_written(files: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    odd = "v_\udc80"
+    (files / "r.json").write_text(json.dumps({odd: REFERENCES["v_a"]}))
+    rows = [{**row, "sentence": "a \ud800 man"} for row in ROWS]
+    content = {"version": "", "external_data": {}, "results": {odd: rows, "v_\udc81": rows}}
+    (files / "p.json").write_text(json.dumps(content))
+    words = ["evaluate", str(files / "p.json"), "--references", str(files / "r.json"), "--no-cache"]
+    assert main([*words, "--json", str(files / "o.json"), "--per-video", str(files / "o.csv")]) == 0
+    assert json.loads((files / "o.json").read_text())["coverage"]["unknown_videos"] == ["v_\udc81"]
+    assert (files / "o.csv").read_text().splitlines()[1].startswith("v_\\udc80,")
+    assert encodable(odd) == "v_\\udc80"
 
 
 def test_tables_for_pasting_stand_alone_on_stdout(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -78,12 +109,26 @@ def test_tables_for_pasting_stand_alone_on_stdout(files: Path, capsys: pytest.Ca
         (["p.json", "--references", "r.json", "--format", "html"], "unknown format"),
         (["p.json", "--references", "r.json", "--meteor", "perl"], "unknown METEOR engine"),
         (["p.json", "--references", "r.json", "--metrics", "soda", "--plot", "x.png"], "--plot draws proposals"),
+        (["unscored.json", "--references", "r.json", "--plot", "x.png"], "events without"),
+        (["p.json", "--references", "r.json", "--plot", "x.gif"], "a picture must end in"),
+        (["p.json", "--references", "r.json", "--json", "r.json/o.json"], "is not a folder"),
+        (["p.json", "--references", "r.json", "--per-video", "sub/."], "it is a folder"),
+        (["p.json", "--references", "r.json", "--min-seconds", "nan"], "must be a finite number"),
+        (["p.json", "--references", "r.json", "--paragraphs", "t.json", "--min-seconds", "5"], "whole videos"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(
-    files: Path, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+    files: Path,
+    words: list[str],
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    placed = [str(files / word) if word.endswith((".json", ".png")) else word for word in words]
+    def never(*_: object) -> None:
+        raise AssertionError("scored before the input was checked")
+
+    monkeypatch.setattr("densevid.evaluation.captioning.score_captioning", never)
+    placed = [str(files / word) if word.endswith((".json", ".png", ".gif", "/.")) else word for word in words]
     assert main(["evaluate", *placed, "--no-cache"]) == 2
     error = capsys.readouterr().err.strip()
     assert message in error
@@ -103,7 +148,7 @@ def test_neither_torch_nor_av_is_imported(files: Path) -> None:
 
 
 @needs_golden
-def test_a_missing_version_is_a_warning_in_the_report(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_version_is_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["evaluate", str(GOLDEN_PREDICTIONS / "single" / "top_no_version.json"), "--metrics", "proposals"]
     assert main([*words, "--references", str(GOLDEN_REFERENCES / "small_val_1.json")]) == 0
-    assert '"version" is missing' in capsys.readouterr().out
+    assert 'densevid: warning: top_no_version.json: "version" is missing' in capsys.readouterr().err

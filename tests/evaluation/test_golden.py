@@ -96,7 +96,7 @@ def test_soda_of_each_video(pool: CaptionPool) -> None:
 @pytest.mark.parametrize("name", golden_files("para"))
 def test_paragraphs(name: str, from_files: bool, meteor: Meteor) -> None:
     predicted, _, told = parts_of(name)
-    files = [read_paragraphs(path) for path in sorted(REFERENCES.glob(f"{told}_para*.json"))]
+    files = [read_paragraphs(path).by_video for path in sorted(REFERENCES.glob(f"{told}_para*.json"))]
     golds = files if from_files else [paragraphs_of(rows) for rows in references(told)]
     ours = begin_paragraphs(paragraphs_of(predictions(predicted)), golds, meteor).finish()
     assert_close(ours.scores(), load(name)["result"]["scores"])

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from densevid.config import Config, InferenceConfig
-from densevid.inference.decoding import BEGIN, END, PAD, beam_search, greedy, sentences
+from densevid.data.vocabulary import EOS, INIT, PAD
+from densevid.inference.decoding import beam_search, greedy, sentences
 from densevid.model.masked_transformer import EncodedVideo, MaskedTransformer
 
 WORDS, EVENTS = 7, 3
@@ -33,14 +34,14 @@ def video(model: MaskedTransformer) -> EncodedVideo:
 def log_probability(model: MaskedTransformer, video: EncodedVideo, event: int, words: list[int]) -> float:
     """Of one whole sentence, special words left out of the distribution as in decoding."""
     one = video.select(torch.tensor([event]))
-    logits = model.next_words(torch.tensor([[BEGIN, *words[:-1]]]), model.begin_caption(one, torch.ones(1, 8)))[0]
+    logits = model.next_words(torch.tensor([[INIT, *words[:-1]]]), model.begin_caption(one, torch.ones(1, 8)))[0]
     logits[:, :3] = -torch.inf
     scores = logits.log_softmax(-1)
     return float(scores[torch.arange(len(words)), torch.tensor(words)].sum())
 
 
 def every_sentence(longest: int) -> list[list[int]]:
-    ended = [[*words, END] for size in range(longest) for words in itertools.product(range(4, WORDS), repeat=size)]
+    ended = [[*words, EOS] for size in range(longest) for words in itertools.product(range(4, WORDS), repeat=size)]
     return ended + [list(words) for words in itertools.product(range(4, WORDS), repeat=longest)]
 
 
@@ -68,12 +69,15 @@ def test_a_beam_of_one_is_greedy(model: MaskedTransformer, video: EncodedVideo) 
 
 
 @torch.inference_mode()
+@pytest.mark.parametrize("beam", [1, 4])
 @pytest.mark.parametrize("size", [1, 2])
-def test_nothing_is_said_twice_when_forbidden(model: MaskedTransformer, video: EncodedVideo, size: int) -> None:
-    config = InferenceConfig(beam=4, max_words=8, no_repeat=size)
+def test_nothing_is_said_twice_when_forbidden(
+    model: MaskedTransformer, video: EncodedVideo, size: int, beam: int
+) -> None:
+    config = InferenceConfig(beam=beam, max_words=8, no_repeat=size)
     found = sentences(model, model.begin_caption(video, torch.ones(EVENTS, 8)), EVENTS, config)
     for words in found.tolist():
-        said = [word for word in words if word not in (PAD, END)]
+        said = [word for word in words if word not in (PAD, EOS)]
         runs = [tuple(said[i : i + size]) for i in range(len(said) - size + 1)]
         assert len(runs) == len(set(runs))
 
@@ -83,6 +87,6 @@ def test_a_sentence_ends_once(model: MaskedTransformer, video: EncodedVideo) -> 
     for beam in (1, 3):
         config = InferenceConfig(beam=beam, max_words=12)
         for words in sentences(model, model.begin_caption(video, torch.ones(EVENTS, 8)), EVENTS, config).tolist():
-            if END in words:
-                assert set(words[words.index(END) + 1 :]) <= {PAD}
-            assert not {0, BEGIN} & set(words)
+            if EOS in words:
+                assert set(words[words.index(EOS) + 1 :]) <= {PAD}
+            assert not {0, INIT} & set(words)

@@ -10,8 +10,8 @@ import torch
 from densevid.model.layers import FeedForward, MultiHeadAttention, ReleasedLayerNorm, ResidualNorm, sinusoids
 
 
-def test_sinusoids_follow_the_paper_for_real_positions() -> None:
-    width = 12
+@pytest.mark.parametrize("width", [12, 1, 7])
+def test_sinusoids_follow_the_paper_for_real_positions(width: int) -> None:
     for position in (0.0, 1.0, 3.7, 479.0):
         want = [
             math.sin(position / 10000 ** (i / width)) if i % 2 == 0 else math.cos(position / 10000 ** ((i - 1) / width))

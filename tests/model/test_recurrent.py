@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from densevid.model.recurrent import BiLSTMEncoder
+from densevid.model.recurrent import BiLSTMEncoder, LSTMDecoder
 
 
 def test_padding_changes_nothing() -> None:
@@ -34,3 +34,10 @@ def test_the_mask_multiplies_the_output() -> None:
     values, valid, mask = torch.randn(1, 6, 16), torch.ones(1, 6, dtype=torch.bool), torch.rand(1, 6)
     want = encoder(values, valid).last_BTD * mask[..., None]
     torch.testing.assert_close(encoder(values, valid, mask).last_BTD, want)
+
+
+def test_the_decoder_starts_from_the_mean_over_the_event() -> None:
+    values, valid = torch.randn(1, 6, 16), torch.ones(1, 6, dtype=torch.bool)
+    memory = BiLSTMEncoder(1, 16, 0.0).eval()(values, valid, torch.tensor([[0.0, 1, 1, 0, 0, 0]]))
+    state = LSTMDecoder(1, 16, 7, 0.0).eval().begin(memory)
+    torch.testing.assert_close(state.cell[0], memory.last_BTD[:, 1:3].mean(dim=1))

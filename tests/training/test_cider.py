@@ -50,6 +50,8 @@ def test_it_is_the_evaluators(seed: int) -> None:
     texts = [" ".join(words) for words in [*said, *(words for document in told for words in document)]]
     item_P = np.repeat(np.arange(len(told)), [len(document) for document in told])
     items = ngrams.Items(np.arange(len(said)), item_P, len(said) + np.arange(len(item_P)))
-    pairs = scorer.cider_of_items(ngrams.index_sentences(texts), items, np.zeros(len(said), dtype=np.int64)).scores()
+    sentences = ngrams.index_sentences(texts)
+    shared = sentences.shared(items.hypothesis_P, items.reference_P)
+    pairs = scorer.cider_of_items(sentences, items, np.zeros(len(said), dtype=np.int64), shared).scores()
     want = scorer.mean_over_references(pairs, items)
     np.testing.assert_allclose(Cider(told).scores(said, range(len(said))), want, rtol=1e-12, atol=1e-12)

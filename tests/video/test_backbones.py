@@ -86,3 +86,22 @@ def test_a_function_that_returns_no_vectors_is_told_so(wrong) -> None:
 def test_a_registered_backbone_is_found_by_name() -> None:
     register(plug_in(brightness, name="brightness", size=32))
     assert find_backbone("brightness").streams == (("brightness", 1),)
+
+
+def test_weights_that_are_not_there_are_told(tmp_path) -> None:
+    with pytest.raises(InputError, match=r"its weights file .*mistyped.bin is not there"):
+        plug_in(brightness, weights=tmp_path / "mistyped.bin")
+
+
+def test_what_goes_wrong_in_a_module_of_ones_own_is_one_line(tmp_path, monkeypatch) -> None:
+    (tmp_path / "unfinished_network.py").write_text("def colours(pictures:\n")
+    (tmp_path / "failing_network.py").write_text("1 / 0\n")
+    (tmp_path / "sound_module.py").write_text("def picky(pictures):\n    raise KeyError('no such layer')\n")
+    monkeypatch.chdir(tmp_path)
+    for name, reason in (
+        ("unfinished_network:colours", r"cannot be imported \(SyntaxError"),
+        ("failing_network:colours", r"cannot be imported \(ZeroDivisionError"),
+        ("sound_module:picky", r"fails on black pictures .*KeyError: 'no such layer'"),
+    ):
+        with pytest.raises(InputError, match=reason):
+            find_backbone(name)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 
 import av
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 import densevid
+from densevid.data.feature_store import FeatureStore
 from densevid.errors import InputError
 from densevid.video.backbones import plug_in
 from densevid.video.extract import STEPS_AT_ONCE, Extractor, extract
@@ -23,6 +25,10 @@ def numbers(pictures):
 
 def too_large(pictures):
     return np.full((len(pictures), 2), 1e6)
+
+
+def very_wide(pictures):
+    return np.ones((len(pictures), 20_000), np.float32)
 
 
 def fails(pictures):
@@ -70,6 +76,28 @@ def test_a_still_and_a_moving_video_differ_in_motion_and_not_in_their_first_pict
 def test_it_can_be_called_by_its_short_name(tmp_path) -> None:
     path = make_video(tmp_path / "a.mp4", constant(1.0))
     assert len(densevid.extract(str(path), backbone=plug_in(numbers, size=64))) == 2
+
+
+def test_several_paths_are_sent_to_extract_many(tmp_path) -> None:
+    with pytest.raises(InputError, match="extract_many"):
+        extract([tmp_path / "a.mp4"])  # type: ignore[arg-type]
+
+
+def test_a_long_track_is_held_once_until_it_is_on_the_disk(tmp_path) -> None:
+    path = make_video(tmp_path / "long.mp4", constant(600.0, 2), size=(32, 32), options={"preset": "ultrafast"})
+    extractor = Extractor(plug_in(very_wide, size=16), threads=1)
+    store = FeatureStore.create(tmp_path / "store", extractor.backbone.streams, recipe=extractor.recipe)
+    tracemalloc.start()
+    try:
+        track, _ = extractor.extract(path)
+        store.add("long", track)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert track.values.nbytes == 1200 * 20_000 * 2
+    assert peak < 1.35 * track.values.nbytes, "the track, what its array grew by, and a few batches"
+    store.refresh()
+    assert np.array_equal(store.track("long").values, track.values) and store.verify() == []
 
 
 def test_the_number_of_threads_changes_nothing(tmp_path) -> None:

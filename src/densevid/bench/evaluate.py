@@ -8,6 +8,7 @@ also serves as an independent check: the largest difference between the two is p
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import os
 import re
@@ -31,37 +32,49 @@ References = Sequence[Mapping[str, dict[str, Any]]]
 
 
 @dataclass(frozen=True)
+class Cost:
+    """What something took: seconds of the wall clock, and of processor time, that of helper programs included."""
+
+    wall: float = 0.0
+    cpu: float = 0.0
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(self.wall + other.wall, self.cpu + other.cpu)
+
+
+@dataclass(frozen=True)
 class Timing:
-    """Seconds of one part, both ways, and the largest difference between their numbers."""
+    """The cost of one part, both ways, and the largest difference between their numbers."""
 
     part: str
-    plain_seconds: float
-    our_seconds: float
+    plain: Cost
+    ours: Cost
     largest_difference: float
 
 
 def time_parts(predictions: Mapping[str, Any], references: References, parts: Sequence[str] = PARTS) -> list[Timing]:
     """Time each part both ways, then ours with all parts in one call. Nothing is cached between calls."""
-    plain_seconds: dict[str, float] = {}
-    differences: dict[str, float] = {}
-    our_seconds: dict[str, float] = {}
+    rows = []
     for part in parts:
-        plain, plain_seconds[part] = _timed(partial(PLAIN[part], predictions["results"], references))
-        ours, our_seconds[part] = _timed(partial(_ours, predictions, references, [part]))
-        differences[part] = max(abs(plain[name] - value) for name, value in _headlines(part, ours).items())
+        plain, plain_cost = _timed(partial(PLAIN[part], predictions["results"], references))
+        ours, our_cost = _timed(partial(_ours, predictions, references, [part]))
+        difference = max(abs(plain[name] - value) for name, value in _headlines(part, ours).items())
+        rows.append(Timing(part, plain_cost, our_cost, difference))
     _, together = _timed(partial(_ours, predictions, references, parts))
-    rows = [Timing(part, plain_seconds[part], our_seconds[part], differences[part]) for part in parts]
-    return [*rows, Timing("all in one call", sum(plain_seconds.values()), together, max(differences.values()))]
+    all_plain = sum((row.plain for row in rows), Cost())
+    return [*rows, Timing("all in one call", all_plain, together, max(row.largest_difference for row in rows))]
 
 
 def plain_captioning(results: Results, references: References) -> dict[str, float]:
-    """evaluate2018: METEOR, BLEU, ROUGE-L and CIDEr of each video's pairs, at each tIoU."""
+    """evaluate2018: METEOR, BLEU, ROUGE-L and CIDEr of each video's pairs, recall and precision, at each tIoU."""
     videos = list({video for file in references for video in file})
     scorers, sums = _scorers(), dict[str, float]()
     for tiou in TIOUS:
         written: dict[str, list[tuple[str, str]]] = {
             video: _pairs(results, references, video, tiou) for video in videos
         }
+        for name, value in _detection(results, references, videos, tiou).items():
+            sums[name] = sums.get(name, 0.0) + value / len(TIOUS)
         hypotheses = _tokens([left for pairs in written.values() for left, _ in pairs])
         golds = _tokens([right for pairs in written.values() for _, right in pairs])
         first = 0
@@ -86,16 +99,17 @@ def plain_soda(results: Results, references: References) -> dict[str, float]:
         told.sort(key=lambda gold: gold[0][0])
     predicted_texts = iter(_tokens([row["sentence"] for video in videos for row in predicted[video]]))
     gold_texts = iter(_tokens([sentence for video in videos for _, sentence in golds[video]]))
-    scorer, f1 = Meteor(), []
+    scorer, values = Meteor(), []
     for video in videos:
         res = {place: [next(predicted_texts)] for place in range(len(predicted[video]))}
         table = []
         for times, _ in golds[video]:
             text = next(gold_texts)
-            meteor = scorer.compute_score(res, {place: [text] for place in res})[1]
+            meteor = scorer.compute_score(res, {place: [text] for place in res})[1] if res else []
             table.append([_iou(row["timestamp"], times) * m for row, m in zip(predicted[video], meteor, strict=True)])
-        f1.append(2 * _best_total(table) / (len(predicted[video]) + len(golds[video])))
-    return {"f1": float(np.mean(f1))}
+        total, counts = _best_total(table), (len(predicted[video]), len(golds[video]))
+        values.append([total / max(counts[0], 1), total / max(counts[1], 1), 2 * total / max(sum(counts), 1)])
+    return dict(zip(("precision", "recall", "f1"), map(float, np.mean(values, axis=0)), strict=True))
 
 
 def plain_paragraphs(results: Results, references: References) -> dict[str, float]:
@@ -122,7 +136,7 @@ def plain_proposals(results: Results, references: References) -> dict[str, float
     for video in gold:
         rows = sorted(results.get(video, []), key=lambda row: row["proposal_score"])[::-1]
         kept[video] = [row["timestamp"] for row in rows[: int(len(rows) * ratio)]]
-    share = 100 * len(gold) / sum(map(len, kept.values()))
+    share = 100 * len(gold) / max(sum(map(len, kept.values())), 1)
     recall = np.zeros((10, 100))
     for place, tiou in enumerate(np.linspace(0.5, 0.95, 10)):
         for video, times in gold.items():
@@ -149,9 +163,9 @@ def _headlines(part: str, evaluation: Evaluation) -> dict[str, float]:
     """The numbers that the plain version of the part computes too."""
     content = as_json(evaluation)
     if part == "captioning":
-        return {name: v for name, v in content[part]["average"].items() if name not in ("Recall", "Precision", "F1")}
+        return {name: value for name, value in content[part]["average"].items() if name != "F1"}
     if part == "soda":
-        return {"f1": content[part]["c"]["merged"]["f1"]}
+        return dict(content[part]["c"]["merged"])
     return dict(content[part]) if part == "paragraph" else {"AR@100": content[part]["first"]["AR@100"]}
 
 
@@ -162,6 +176,18 @@ def _pairs(results: Results, references: References, video: str, tiou: float) ->
         close = [sentence for times, sentence in events if _iou(row["timestamp"], times) >= tiou]
         pairs += [(row["sentence"], sentence) for sentence in close or ["abc123!@#"]]
     return pairs
+
+
+def _detection(results: Results, references: References, videos: Sequence[str], tiou: float) -> dict[str, float]:
+    """The best annotator's share of events covered and of predictions that hit, each maximum on its own."""
+    recall = precision = 0.0
+    for video in videos:
+        predicted = [row["timestamp"] for row in results.get(video, [])[:1000]]
+        annotators = [file[video]["timestamps"] for file in references if video in file]
+        hits = [[[_iou(p, gold) > tiou for p in predicted] for gold in golds] for golds in annotators]
+        recall += max(sum(map(any, table)) / max(len(table), 1) for table in hits)
+        precision += max(sum(map(any, zip(*table, strict=True))) / max(len(predicted), 1) for table in hits)
+    return {"Recall": recall / len(videos), "Precision": precision / len(videos)}
 
 
 def _events(entry: Mapping[str, Any]) -> list[tuple[list[float], str]]:
@@ -181,7 +207,7 @@ def _plain_iou(predicted: Sequence[float], times: Sequence[float]) -> float:
 
 
 def _best_total(table: Sequence[Sequence[float]]) -> float:
-    best = [0.0] * (len(table[0]) + 1)
+    best = [0.0] * (len(table[0]) + 1 if table else 1)
     for row in table:
         previous, best = best, [0.0]
         for column, value in enumerate(row):
@@ -228,8 +254,14 @@ def _without_chatter() -> Iterator[None]:
         os.close(kept)
 
 
-def _timed(action: Callable[[], Any]) -> tuple[Any, float]:
+def _timed(action: Callable[[], Any]) -> tuple[Any, Cost]:
     os.environ["PATH"] = f"{Path(java()).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-    start = time.perf_counter()
+    wall, cpu = time.perf_counter(), _processor_seconds()
     result = action()
-    return result, time.perf_counter() - start
+    gc.collect()  # pycocoevalcap ends its programs when its objects are deleted, and only then is their time known
+    return result, Cost(time.perf_counter() - wall, _processor_seconds() - cpu)
+
+
+def _processor_seconds() -> float:
+    used = os.times()
+    return used.user + used.system + used.children_user + used.children_system

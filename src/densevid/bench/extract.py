@@ -35,10 +35,10 @@ def print_figures(videos: Sequence[str] | None, count: int, rounds: int) -> None
     """Time both sides on some videos, and print everything the issue of speed is judged by."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        small = [job.path for job in find_jobs(videos)][:count] if videos else _made(folder, count)
+        small = [job.path for job in find_jobs(videos)[0]][:count] if videos else _made(folder, count)
         large = [as_720p(path, folder / f"720p-{number}.mp4") for number, path in enumerate(small[:2])]
         print(f"{usable_cores()} cores, {len(small)} videos as they are, {len(large)} in 720p, best of {rounds}")
-        print("realtime factor           | bare, 1 thread | bare, all cores | ours  | ratios      | cores busy")
+        print("realtime factor           | bare, 1 thread | bare, all cores | ours  | ratios      | cores busy | work")
         for kind, paths in (("as they are", small), ("720p", large)):
             for backbone in ("appearance", "two-stream"):
                 print(compare(f"{backbone}, {kind}", backbone, paths, rounds), flush=True)
@@ -48,18 +48,19 @@ def print_figures(videos: Sequence[str] | None, count: int, rounds: int) -> None
 
 @dataclass(frozen=True)
 class Comparison:
-    """One comparison, as realtime factors, and the cores that ours kept busy."""
+    """One comparison, as realtime factors; the cores that ours kept busy, and its computing as a share of the bare."""
 
     what: str
     bare: float
     bare_all_cores: float
     ours: float
     cores_busy: float
+    work: float
 
     def __str__(self) -> str:
         ratios = f"{self.ours / self.bare:.2f}x {self.ours / self.bare_all_cores:.2f}x"
         figures = f"{self.bare:14.1f} | {self.bare_all_cores:15.1f} | {self.ours:5.1f} | {ratios:11}"
-        return f"{self.what:25} | {figures} | {self.cores_busy:.2f}"
+        return f"{self.what:25} | {figures} | {self.cores_busy:10.2f} | {self.work:.2f}"
 
 
 def compare(what: str, backbone: str, videos: Sequence[Path], rounds: int) -> Comparison:
@@ -74,7 +75,8 @@ def compare(what: str, backbone: str, videos: Sequence[Path], rounds: int) -> Co
     best = timings[..., 0].argmin(axis=0)
     wall, cpu = timings[best, np.arange(len(sides))].T
     bare, bare_all_cores, ours = seconds / wall
-    return Comparison(what, bare, bare_all_cores, ours, cpu[-1] / wall[-1])
+    least_cpu = timings[..., 1].min(axis=0)
+    return Comparison(what, bare, bare_all_cores, ours, cpu[-1] / wall[-1], least_cpu[-1] / least_cpu[0])
 
 
 def bare_loop(backbone: str, network: OnnxNetwork, path: Path) -> npt.NDArray[np.float32]:

@@ -1,4 +1,7 @@
-"""Predictions made from references by disturbing them: a load of realistic size for timing, the same every time."""
+"""What is timed: files as the plain loop takes them, and predictions made from references by disturbing them.
+
+Disturbed references are a load of realistic size, the same every time.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,30 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from densevid.evaluation.rows import Rows
+
 SEED = 7
 EVENTS = (3, 5)
+
+
+def plain_references(rows: Rows) -> dict[str, dict[str, Any]]:
+    """A reference file as the plain loop takes it, every event checked."""
+    told: dict[str, dict[str, Any]] = {video: {"timestamps": [], "sentences": []} for video in rows.videos}
+    for video, times, sentence in zip(rows.video_E.tolist(), rows.intervals_E2.tolist(), rows.sentences, strict=True):
+        told[rows.videos[video]]["timestamps"].append(times)
+        told[rows.videos[video]]["sentences"].append(sentence)
+    return told
+
+
+def plain_results(rows: Rows, *, scored: bool) -> dict[str, list[dict[str, Any]]]:
+    """Predictions as the plain loop takes them, every event checked; `scored`: with `proposal_score`."""
+    results: dict[str, list[dict[str, Any]]] = {video: [] for video in rows.videos}
+    scores = rows.scores_E.tolist() if scored else [None] * len(rows)
+    columns = (rows.video_E.tolist(), rows.intervals_E2.tolist(), rows.sentences, scores)
+    for video, times, sentence, score in zip(*columns, strict=True):
+        event = {"timestamp": times, "sentence": sentence}
+        results[rows.videos[video]].append(event if score is None else {**event, "proposal_score": score})
+    return results
 
 
 def disturbed(references: Sequence[Mapping[str, Any]], events: tuple[int, int] = EVENTS) -> dict[str, Any]:

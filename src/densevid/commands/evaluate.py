@@ -20,11 +20,15 @@ import io
 import sys
 import warnings
 from dataclasses import asdict
-from pathlib import Path
-from typing import Any
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
-from densevid.artifacts import provenance, write_json, write_text
+from densevid.artifacts import provenance, require_writable, write_json, write_text
 from densevid.errors import InputError
+
+if TYPE_CHECKING:
+    from densevid.evaluation.evaluate import Evaluation, Settings
+    from densevid.evaluation.rows import Rows
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,50 +59,82 @@ def run(args: argparse.Namespace) -> int:
         raise InputError(f"unknown format {args.format!r}; choose from {', '.join(FORMATS)}")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        _evaluate_and_write(args)
-    for warning in caught:
-        print(f"densevid: warning: {warning.message}", file=sys.stderr)
+        notes = _evaluate_and_write(args)
+    for note in (*notes, *(warning.message for warning in caught)):
+        print(f"densevid: warning: {note}", file=sys.stderr)
     return 0
 
 
-def _evaluate_and_write(args: argparse.Namespace) -> None:
-    from densevid.evaluation.compare import compare
-    from densevid.evaluation.evaluate import evaluate
+def _evaluate_and_write(args: argparse.Namespace) -> list[str]:
+    """Returns what the user should know besides the scores."""
+    from densevid.evaluation.compare import compare, not_compared
+    from densevid.evaluation.evaluate import evaluate_rows
     from densevid.evaluation.report import comparison_table, coverage_table, score_tables, show
     from densevid.evaluation.result import as_json
+    from densevid.evaluation.rows import read_predictions, read_references
 
     settings = _settings(args)
-    evaluation = evaluate(args.predictions, args.references, **settings)
+    predictions, references = read_predictions(args.predictions), [read_references(file) for file in args.references]
+    other = read_predictions(args.compare) if args.compare else None
+    _require_outputs(args, settings, predictions)
+    evaluation = evaluate_rows(predictions, references, settings)
     content = as_json(evaluation)
-    tables = list(score_tables(content))
-    if args.compare:
-        comparisons = compare(evaluation, evaluate(args.compare, args.references, **settings))
+    tables, covered = list(score_tables(content)), [coverage_table(evaluation.coverage)]
+    notes = evaluation.coverage.warnings
+    if other is not None:
+        second = evaluate_rows(other, references, settings)
+        comparisons, alone = compare(evaluation, second), not_compared(evaluation, second)
         content["comparison"] = {c.name: asdict(c) for c in comparisons}
-        tables.append(comparison_table((Path(args.predictions).name, Path(args.compare).name), comparisons))
+        content["compared_with"] = {"coverage": asdict(second.coverage), "parts_not_compared": alone}
+        tables.append(comparison_table((predictions.name, other.name), comparisons))
+        covered.append(coverage_table(second.coverage, f"coverage of {other.name}"))
+        notes = list(dict.fromkeys([*notes, *second.coverage.warnings, *(f"not compared: {note}" for note in alone)]))
     inputs = [args.predictions, *args.references, *args.paragraphs, *([args.compare] if args.compare else [])]
-    content["provenance"] = provenance(inputs=inputs, settings={**settings, "paragraphs": list(args.paragraphs)})
+    content["provenance"] = provenance(inputs=inputs, settings=asdict(settings))
     _write(args, evaluation, content)
     show(tables, args.format)
-    show([coverage_table(evaluation.coverage)], "table", aside=args.format != "table")
+    show(covered, "table", aside=args.format != "table")
+    return notes
 
 
-def _settings(args: argparse.Namespace) -> dict[str, Any]:
+def _require_outputs(args: argparse.Namespace, settings: Settings, predictions: Rows) -> None:
+    """Refuse what could not be written or drawn before the work, not after it."""
+    from densevid.evaluation.plots import picture_kind
+
+    for path in filter(None, (args.json, args.per_video, args.plot)):
+        require_writable(path)
+    if not args.plot:
+        return
+    picture_kind(args.plot)
+    if settings.metrics is not None and "proposals" not in settings.metrics:
+        raise InputError("--plot draws proposals, which are not scored; add proposals to --metrics")
+    if any("proposal_score" not in row for row in predictions.raw):
+        raise InputError(f'--plot draws proposals, but {predictions.name} has events without "proposal_score"')
+    if find_spec("matplotlib") is None:
+        raise ModuleNotFoundError("--plot draws with matplotlib", name="matplotlib")
+
+
+def _settings(args: argparse.Namespace) -> Settings:
+    from densevid.evaluation.evaluate import Settings
+
     metrics = None if args.metrics is None else tuple(part.strip() for part in args.metrics.split(",") if part.strip())
     if metrics == ():
         raise InputError("--metrics names no part; choose from captioning, soda, paragraph, proposals, segments")
-    return {
-        "protocol": args.protocol,
-        "metrics": metrics,
-        "paragraphs": tuple(args.paragraphs),
-        "soda_metric": args.soda_metric,
-        "min_seconds": args.min_seconds,
-        "max_seconds": args.max_seconds,
-        "meteor": args.meteor,
-        "cache": not args.no_cache,
-    }
+    return Settings(
+        protocol=args.protocol,
+        metrics=metrics,
+        paragraphs=tuple(args.paragraphs),
+        soda_metric=args.soda_metric,
+        min_seconds=args.min_seconds,
+        max_seconds=args.max_seconds,
+        meteor=args.meteor,
+        cache=not args.no_cache,
+    )
 
 
-def _write(args: argparse.Namespace, evaluation: Any, content: dict[str, Any]) -> None:
+def _write(args: argparse.Namespace, evaluation: Evaluation, content: dict[str, Any]) -> None:
+    from densevid.evaluation.plots import plot_proposals
+    from densevid.evaluation.report import encodable
     from densevid.evaluation.result import per_video
 
     if args.json:
@@ -107,10 +143,6 @@ def _write(args: argparse.Namespace, evaluation: Any, content: dict[str, Any]) -
         text = io.StringIO()
         header, rows = per_video(evaluation)
         csv.writer(text, lineterminator="\n").writerows([header, *rows])
-        write_text(args.per_video, text.getvalue())
-    if args.plot:
-        from densevid.evaluation.plots import plot_proposals
-
-        if evaluation.proposals is None:
-            raise InputError("--plot draws proposals, which were not scored; add proposals to --metrics")
+        write_text(args.per_video, encodable(text.getvalue()))
+    if args.plot and evaluation.proposals is not None:
         plot_proposals(args.plot, {"first": evaluation.proposals.first, "pooled": evaluation.proposals.pooled})

@@ -1,7 +1,8 @@
 """Turn videos into feature tracks: frames at exact times through a backbone, into a feature store.
 
 Each input is a video file, a folder (searched for videos, its folders too) or a list (a .txt file, one path a line).
-A video's id in the store is its file's name without suffix. A file that cannot be read is reported and never stops
+A video's id in the store is its file's name without suffix; where several in a folder share it, their path inside that
+folder. A file that cannot be read is reported and never stops
 the rest; one that can be read in part is used, and the report says how many seconds were lost. The whole report is
 written to extract-report.json in the store.
 
@@ -22,21 +23,17 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
-from densevid.artifacts import provenance, read_json, write_json
+from densevid.artifacts import provenance, read_json
 from densevid.commands.progress import Progress
+from densevid.data.extraction import REPORT, Extraction, ExtractionReport
 from densevid.data.feature_store import FeatureStore
 from densevid.errors import InputError
-from densevid.video.backbones import DEFAULT, backbone_names, find_backbone
-from densevid.video.engines import chosen_device
-from densevid.video.extract import Extractor, usable_cores
-from densevid.video.inputs import find_jobs
+from densevid.video.backbones import DEFAULT, Backbone, backbone_names, find_backbone
+from densevid.video.extract import Extractor
 from densevid.video.reduction import FILE, Reduction, reduced
-from densevid.video.workers import Job, Outcome, extract_all
 
-REPORT = "extract-report.json"
 FAILURES_SHOWN = 20
 
 
@@ -47,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", required=True, metavar="STORE", help="the feature store to write")
     parser.add_argument("--backbone", default=DEFAULT, metavar="NAME", help=f"{known} or module:function ({DEFAULT})")
     parser.add_argument("--every", type=float, default=0.5, metavar="SECONDS", help="seconds per step (.5)")
-    parser.add_argument("--workers", type=int, metavar="N", help="videos at a time (one per core)")
+    parser.add_argument("--workers", type=int, metavar="N", help="at a time (1 a core, 4 on a GPU, most 4 a core)")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="where networks run (auto)")
     parser.add_argument("--dtype", choices=("float16", "float32"), default="float16", help="precision kept (float16)")
     parser.add_argument("--resume", action="store_true", help="add to an existing store what it does not have yet")
@@ -58,80 +55,67 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Extract everything that is named and not there yet."""
-    if args.workers is not None and args.workers < 1:
-        raise InputError(f"--workers must be at least 1, got {args.workers}")
-    if args.reduce is not None and args.reduction:
-        raise InputError("--reduce fits a new reduction, --reduction uses an old one; give one of them")
-    jobs, fit_on = find_jobs(args.inputs), _ids_to_fit_on(args.fit_on)
-    workers = min(args.workers or usable_cores(), len(jobs))
-    extractor = _extractor(args, workers)
-    store = FeatureStore.create(
-        args.out,
-        extractor.backbone.streams,
-        dtype=args.dtype,
-        recipe=extractor.recipe,
-        provenance=provenance(command="extract"),
-        resume=args.resume,
-    )
-    missing = [job for job in jobs if job.video not in store]
-    outcomes = _extract(missing, extractor, store, workers)
-    code = _report(store, jobs, outcomes)
+    _check_flags(args)
+    fit_on = _ids_to_fit_on(args.fit_on)
+    extraction = Extraction(args.inputs, args.workers, args.device)
+    backbone = find_backbone(args.backbone)
+    if args.reduction:
+        backbone = reduced(backbone, Reduction.load(args.reduction))
+    if args.reduce is not None:
+        _check_width(args.reduce, backbone)
+    extractor = extraction.extractor(backbone, args.every, args.dtype)
+    if fit_on is not None and not args.resume and fit_on.isdisjoint(job.video for job in extraction.jobs):
+        raise InputError(f"--fit-on {args.fit_on}: there is no video to fit the reduction on among those named")
+    store = extraction.open_store(args.out, extractor, resume=args.resume)
+    _run_and_show(extraction, extractor)
+    code = _tell(extraction.report, store)
     if args.reduce is not None and code != 2:
         _write_reduced(store, args.reduce, fit_on, args.resume)
     return code
 
 
-def _extractor(args: argparse.Namespace, workers: int) -> Extractor:
-    backbone = find_backbone(args.backbone)
-    if args.reduction:
-        backbone = reduced(backbone, Reduction.load(args.reduction))
-    if args.device == "cuda":
-        chosen_device("cuda")  # complains here, once, and not in every worker
-    threads = max(1, usable_cores() // workers)
-    return Extractor(backbone, args.every, device=args.device, threads=threads, dtype=args.dtype)
+def _check_flags(args: argparse.Namespace) -> None:
+    """What can be refused before any work."""
+    if args.workers is not None and args.workers < 1:
+        raise InputError(f"--workers must be at least 1, got {args.workers}")
+    if args.reduce is not None and args.reduction:
+        raise InputError("--reduce fits a new reduction, --reduction uses an old one; give one of them")
+    if args.fit_on is not None and args.reduce is None:
+        raise InputError("--fit-on says what --reduce is fitted on; give --reduce N too")
 
 
-def _extract(jobs: Sequence[Job], extractor: Extractor, store: FeatureStore, workers: int) -> list[Outcome]:
+def _check_width(kept: int, backbone: Backbone) -> None:
+    narrowest = min(width for _, width in backbone.streams)
+    if not 1 <= kept <= narrowest:
+        raise InputError(f"--reduce {kept}: must be from 1 to {narrowest}, the width of a stream of {backbone.name}")
+
+
+def _run_and_show(extraction: Extraction, extractor: Extractor) -> None:
     """Run the workers and show how far they are."""
-    sizes = {job.video: _size(job.path) for job in jobs}
-    outcomes: list[Outcome] = []
+    sizes = {job.video: _size(job.path) for job in extraction.missing}
     begin = time.monotonic()
+    done = failed = 0
+    seconds = 0.0
     with Progress(sum(sizes.values())) as progress:
-        for outcome in extract_all(jobs, extractor, store.add, workers):
-            if outcome.is_fatal:
-                raise InputError(f"{store}: {outcome.error}; make room and run it again with --resume")
-            outcomes.append(outcome)
-            failed = sum(one.error is not None for one in outcomes)
-            speed = sum(one.seconds for one in outcomes) / (time.monotonic() - begin)
-            text = f"{len(outcomes)} of {len(jobs)} videos, {failed} failed, {speed:.0f}x realtime"
+        for outcome in extraction.run(extractor):
+            done, failed, seconds = done + 1, failed + bool(outcome.error), seconds + outcome.seconds
+            speed = seconds / (time.monotonic() - begin)
+            text = f"{done} of {len(sizes)} videos, {failed} failed, {speed:.0f}x realtime"
             progress.advance(sizes[outcome.job.video], text)
-    return outcomes
 
 
-def _report(store: FeatureStore, jobs: Sequence[Job], outcomes: Sequence[Outcome]) -> int:
-    """Say what was done and what failed, write it down, and give the exit code."""
-    store.refresh()
-    failed = [outcome.error for outcome in outcomes if outcome.error]
-    partial = [f"{outcome.job.path}: {outcome.warning}" for outcome in outcomes if outcome.warning]
-    content = {
-        "extracted": len(outcomes) - len(failed),
-        "already_there": len(jobs) - len(outcomes),
-        "seconds": sum(outcome.seconds for outcome in outcomes),
-        "failed": failed,
-        "read_in_part": partial,
-        "provenance": provenance(recipe=store.recipe.id if store.recipe else None),
-    }
-    write_json(store.path / REPORT, content)
-    for title, lines in (("read in part", partial), ("failed", failed)):
+def _tell(report: ExtractionReport, store: FeatureStore) -> int:
+    """Say what was done and what failed, and give the exit code."""
+    for title, lines in (("read in part", report.read_in_part), ("failed", report.failed)):
         for line in lines[:FAILURES_SHOWN]:
             print(f"densevid: {title}: {line}", file=sys.stderr)
         if len(lines) > FAILURES_SHOWN:
             print(f"densevid: {title}: {len(lines) - FAILURES_SHOWN} more, see {REPORT}", file=sys.stderr)
-    counts = f"extracted {content['extracted']}, already there {content['already_there']}, failed {len(failed)}"
+    counts = f"extracted {report.extracted}, already there {report.already_there}, failed {len(report.failed)}"
     print(f"{counts}: {store} holds {len(store)} videos")
-    if failed and len(failed) == len(jobs):
+    if report.failed and len(report.failed) == report.named:
         return 2
-    return 1 if failed else 0
+    return 1 if report.failed else 0
 
 
 def _write_reduced(store: FeatureStore, kept: int, fit_on: set[str] | None, resume: bool) -> None:
@@ -161,9 +145,14 @@ def _ids_to_fit_on(source: str | None) -> set[str] | None:
     """The ids in a text file (one a line) or a JSON file (its keys or items); `clips.json:train` takes one split."""
     if source is None:
         return None
-    file, _, split = (source, "", "") if Path(source).exists() else source.rpartition(":")
+    whole = Path(source).exists() or ":" not in source
+    file, _, split = (source, "", "") if whole else source.rpartition(":")
     if Path(file).suffix != ".json":
-        return set(Path(file).read_text(encoding="utf-8").splitlines())
+        try:
+            return set(Path(file).read_text(encoding="utf-8").splitlines())
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+            raise InputError(f"--fit-on {file}: not a readable list of ids ({reason})") from error
     content = read_json(file)
     if isinstance(content, dict) and split:
         return {video for video, row in content.items() if isinstance(row, dict) and row.get("split") == split}

@@ -10,6 +10,7 @@ The settings are the preset's with `model.compat = "released"` and the release's
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 
@@ -27,10 +28,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Import and save."""
     from densevid.artifacts import provenance
-    from densevid.checkpoint import save_model
+    from densevid.checkpoint import require_replaceable, save_model
     from densevid.import_released import import_released
 
-    loaded = import_released(arguments.weights, arguments.vocabulary, arguments.preset, arguments.set)
+    def report(line: str) -> None:
+        print(f"densevid: {line}", file=sys.stderr)
+
+    require_replaceable(arguments.out)
+    loaded = import_released(arguments.weights, arguments.vocabulary, arguments.preset, arguments.set, report)
     inputs = [arguments.weights, arguments.vocabulary]
     save_model(arguments.out, loaded, provenance(config_hash=loaded.config.hash, inputs=inputs))
     parameters = sum(parameter.numel() for parameter in loaded.model.parameters())

@@ -1,6 +1,8 @@
 """Caption every video of a feature folder or store and write ActivityNet's submission form, in selection order.
 
-Features may be the release's two files a video, one .npy a video, one HDF5 file, or densevid's own store.
+Features may be the release's two files a video, one .npy a video, one HDF5 file, or densevid's own store. A video whose
+features cannot be used is left out and named at the end, with exit code 2; the others are written all the same, and so
+are those that are finished when the command is interrupted.
 
   densevid predict --model models/released --features features/validation --durations anet_duration_frame.csv \\
       --out predictions.json
@@ -12,6 +14,12 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from densevid.errors import InputError
+
+if TYPE_CHECKING:
+    from densevid.inference.predict import Predictions
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,7 +30,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     clock = parser.add_mutually_exclusive_group()
     clock.add_argument("--durations", type=Path, metavar="CSV", help="the release's id,duration,frames file")
-    clock.add_argument("--seconds-per-step", type=float, metavar="S", help="one number for all videos (default .5)")
+    clock.add_argument(
+        "--seconds-per-step", type=float, metavar="S", help="one number for all videos (default: the model's)"
+    )
     parser.add_argument("--segments", type=Path, metavar="REFERENCES", help="caption these segments, propose nothing")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change an inference setting")
     parser.add_argument("--device", default=None, help="cpu, cuda, cuda:1, ... (default: cuda where there is one)")
@@ -32,10 +42,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Predict and write."""
-    from densevid.artifacts import provenance
+    from densevid.artifacts import provenance, require_writable
+    from densevid.checkpoint import model_files
+    from densevid.commands.progress import Progress
     from densevid.events import write_events
-    from densevid.inference.predict import PredictionJob, predict
+    from densevid.inference.predict import PredictionJob, open_job
 
+    require_writable(arguments.out)
     job = PredictionJob(
         model=arguments.model,
         features=arguments.features,
@@ -46,12 +59,31 @@ def run(arguments: argparse.Namespace) -> None:
         device=arguments.device,
         threads=arguments.threads,
     )
-    predictions = predict(job, report=lambda line: print(f"densevid: {line}", file=sys.stderr))
-    inputs = [path for path in (arguments.features, arguments.durations, arguments.segments) if path]
-    write_events(
-        arguments.out,
-        predictions.events,
-        provenance=provenance(config_hash=predictions.config.hash, inputs=[arguments.model, *inputs]),
-    )
-    events = sum(map(len, predictions.events.values()))
-    print(f"{arguments.out}: {events:,} events in {len(predictions.events):,} videos")
+    opened = open_job(job, _report)
+    with Progress(len(opened.videos)) as progress:
+        predictions = opened.run(lambda text: progress.advance(1, text))
+    if predictions.events:
+        inputs = [path for path in (arguments.features, arguments.durations, arguments.segments) if path]
+        block = provenance(config_hash=predictions.config.hash, inputs=[*model_files(arguments.model), *inputs])
+        write_events(arguments.out, predictions.events, provenance=block)
+        events = sum(map(len, predictions.events.values()))
+        print(f"{arguments.out}: {events:,} events in {len(predictions.events):,} videos")
+    _complain(predictions)
+
+
+def _complain(predictions: Predictions) -> None:
+    """Say what is not as it was asked for; videos that were left out make the command fail, after all is written."""
+    if predictions.unseen:
+        _report(f"{predictions.unseen} given segments begin after all that the model reads; the last step stands in")
+    if predictions.interrupted:
+        raise KeyboardInterrupt
+    failures = list(predictions.failures.values())
+    for failure in failures[1:]:
+        _report(failure)
+    if failures:
+        asked_for = len(failures) + len(predictions.events)
+        raise InputError(f"{len(failures)} of {asked_for} videos cannot be captioned and are left out: {failures[0]}")
+
+
+def _report(line: str) -> None:
+    print(f"densevid: {line}", file=sys.stderr)

@@ -26,8 +26,11 @@ class AnnotatedVideo:
     sentences: list[str]
 
 
-def read_annotation_file(path: Path) -> Iterator[AnnotatedVideo]:
-    """Every video of a file, in its order; what has the wrong form is an error that names the video and the event."""
+def read_annotation_file(path: Path, *, sentences: bool = True) -> Iterator[AnnotatedVideo]:
+    """Every video of a file, in its order; what has the wrong form is an error that names the video and the event.
+
+    With `sentences = False` the times are enough.
+    """
     content = read_json(path)
     if not isinstance(content, dict):
         raise InputError(f"{path}: expected an object of videos, got a {type(content).__name__}")
@@ -35,7 +38,7 @@ def read_annotation_file(path: Path) -> Iterator[AnnotatedVideo]:
         raise InputError(f"{path}: holds predictions, not annotations")
     if "database" not in content:
         for video, entry in content.items():
-            yield _from_captions(f"{path}: {video}", video, entry)
+            yield _from_captions(f"{path}: {video}", video, entry, sentences)
     elif isinstance(content["database"], dict):
         for video, entry in content["database"].items():
             yield _from_database(f"{path}: {video}", video, entry)
@@ -43,9 +46,9 @@ def read_annotation_file(path: Path) -> Iterator[AnnotatedVideo]:
         raise InputError(f'{path}: "database" must be an object of videos')
 
 
-def _from_captions(where: str, video: str, entry: Any) -> AnnotatedVideo:
+def _from_captions(where: str, video: str, entry: Any, with_sentences: bool) -> AnnotatedVideo:
     segments = _list(where, entry, "timestamps")
-    sentences = _list(where, entry, "sentences")
+    sentences = _list(where, entry, "sentences") if with_sentences else [""] * len(segments)
     if len(segments) != len(sentences):
         raise InputError(f"{where}: {len(segments)} timestamps but {len(sentences)} sentences")
     return _checked(where, video, entry, segments, sentences)

@@ -6,13 +6,14 @@ Files are found by listing folders, never by making a path from a video id, and 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from densevid.data.feature_source import FeatureSource
 from densevid.data.feature_store import FeatureStore
 from densevid.data.hdf5_features import HDF5Features, is_hdf5
 from densevid.data.npy_features import open_npy_folder
-from densevid.data.step_clocks import Formula, StepClocks, read_duration_file
+from densevid.data.step_clocks import RELEASED_SAMPLING, Formula, StepClocks, read_duration_file
 from densevid.data.store_format import MANIFEST
 from densevid.errors import InputError
 
@@ -26,11 +27,13 @@ def open_features(
     seconds_per_step: float | None = None,
     duration_formula: Formula = "activitynet",
     split: str | None = None,
+    usual_seconds_per_step: float = RELEASED_SAMPLING,
 ) -> FeatureSource:
     """Open features: our store, the release's pairs of .npy files, one .npy a video, or an HDF5 file.
 
     `durations` is a `*_duration_frame.csv` (without one it is looked for beside the features), or seconds by video, as
-    annotations know them. `seconds_per_step` overrules it. A store has its own clocks and needs neither.
+    annotations know them. `seconds_per_step` overrules it. A store has its own clocks and needs neither. A video
+    without a duration has the usual seconds per step in the release's layout.
     """
     path = Path(path)
     if not path.exists():
@@ -38,6 +41,7 @@ def open_features(
     if (path / MANIFEST).exists():
         return FeatureStore.open(path)
     clocks = _clocks(path, durations, seconds_per_step, duration_formula)
+    clocks = replace(clocks, otherwise=usual_seconds_per_step)
     if path.is_dir():
         return open_npy_folder(path, clocks, split)
     if is_hdf5(path):

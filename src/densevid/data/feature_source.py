@@ -47,7 +47,8 @@ def unknown_video(video: str, source: object, videos: Sequence[str]) -> InputErr
 
 def check_recipe(wanted: FeatureRecipe | None, wanted_streams: Streams, source: FeatureSource) -> str | None:
     """Whether a model can read these features: None if surely, a warning if it cannot be known, else an InputError."""
-    make = f"; make the right ones with `{_extract_command(wanted)}`" if wanted else ""
+    extracted = wanted is not None and "sampling" in wanted.table  # the release's features cannot be made anew
+    make = f"; make the right ones with `{_extract_command(wanted)}`" if wanted and extracted else ""
     got_widths, wanted_widths = _widths(source.streams), _widths(wanted_streams)
     if got_widths != wanted_widths:
         raise InputError(
@@ -59,6 +60,11 @@ def check_recipe(wanted: FeatureRecipe | None, wanted_streams: Streams, source: 
         return f"the features do not say how they were made; the model reads {wanted.id}, and their widths fit"
     if source.recipe.id != wanted.id:
         keys = ", ".join(wanted.differences(source.recipe))
+        if set(wanted.differences(source.recipe)) <= {"version", "weights"}:
+            make = (
+                f"; install the densevid or the weights that the model was trained with, or train it anew on these"
+                f" features (`{_extract_command(wanted)}` makes them with what is installed)"
+            )
         raise InputError(
             f"the features were made with recipe {source.recipe.id}, the model reads {wanted.id}"
             f" (not the same: {keys}){make}"
@@ -72,7 +78,7 @@ def _extract_command(recipe: FeatureRecipe) -> str:
     every = sampling.get("seconds_per_step", 0.5) if isinstance(sampling, dict) else 0.5
     rate = "" if every == 0.5 else f" --every {every:g}"
     reduction = " --reduction THE_REDUCED_STORE" if "reduction" in recipe.table else ""
-    return f"densevid extract --backbone {recipe.name}{rate}{reduction}"
+    return f"densevid extract VIDEO --out STORE --backbone {recipe.name}{rate}{reduction}"
 
 
 def _widths(streams: Streams) -> list[int]:

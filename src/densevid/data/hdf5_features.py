@@ -1,4 +1,7 @@
-"""Features in one HDF5 file: a dataset per video, or a group per video with a dataset per stream."""
+"""Features in one HDF5 file: a dataset per video, or a group per video with a dataset per stream.
+
+The streams of a group stand side by side in the release's order (resnet, bn), others after them by name.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from densevid.data.array_features import ArrayFeatures, NamedArrays
+from densevid.data.npy_features import RELEASED_STREAMS
 from densevid.data.step_clocks import StepClocks
 from densevid.errors import InputError, one_line
 
@@ -37,9 +41,14 @@ class HDF5Features(ArrayFeatures):
             if hasattr(item, "shape"):
                 yield [("features", item)]
             elif len(item):
-                yield [(name, _inside(where, item, name)) for name in sorted(item)]
+                yield [(name, _inside(where, item, name)) for name in sorted(item, key=_stream_order)]
             else:
                 raise InputError(f"{where}: an empty group")
+
+
+def _stream_order(name: str) -> tuple[int, str]:
+    known = RELEASED_STREAMS.index(name) if name in RELEASED_STREAMS else len(RELEASED_STREAMS)
+    return known, name
 
 
 @contextmanager

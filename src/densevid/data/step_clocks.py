@@ -27,17 +27,18 @@ class StepClocks:
     formula: Formula = "activitynet"
     durations: Mapping[str, float] = field(default_factory=dict)
     frames: Mapping[str, float] = field(default_factory=dict)
+    otherwise: float = RELEASED_SAMPLING
 
     def __post_init__(self) -> None:
         if self.seconds_per_step is not None:
             Clock.uniform(self.seconds_per_step)
 
     def released(self, video: str) -> Clock:
-        """The release's rule: its formula where the frame count is known, .5 seconds elsewhere."""
+        """The release's rule: its formula where the frame count is known, elsewhere what is usual: .5 seconds."""
         if self.seconds_per_step is not None:
             return Clock.uniform(self.seconds_per_step)
         if video not in self.frames:
-            return Clock.uniform(RELEASED_SAMPLING)
+            return Clock.uniform(self.otherwise)
         duration, frames = self.durations[video], self.frames[video]
         try:
             return Clock.uniform(released_seconds_per_step(duration, frames, self.formula))

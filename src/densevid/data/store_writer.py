@@ -9,9 +9,11 @@ import uuid
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import reduce
 from io import FileIO
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -43,10 +45,12 @@ class StoreWriter:
         name = _checked_id(video)
         values = self._checked_values(video, track)
         edges = np.empty(0) if track.clock.edges is None else track.clock.edges
-        payload = np.ascontiguousarray(edges, "<f8").tobytes() + values.tobytes()
+        arrays = (np.ascontiguousarray(array) for array in (edges.astype("<f8"), values) if array.size)
+        payload = [array.data.cast("B") for array in arrays]
         with self._lock, self._shard() as (data, _):
             offset = -(-data.tell() // ALIGNMENT) * ALIGNMENT
-            _write(data, bytes(offset - data.tell()) + payload)
+            for part in (memoryview(bytes(offset - data.tell())), *payload):
+                _write(data, part)
             record = sealed_record(
                 video=name,
                 offset=offset,
@@ -55,7 +59,7 @@ class StoreWriter:
                 seconds_per_step=track.clock.seconds_per_step,
                 duration=np.nan if track.duration is None else track.duration,
                 written=time.time_ns(),
-                payload_crc=zlib.crc32(payload),
+                payload_crc=reduce(lambda crc, part: zlib.crc32(part, crc), payload, 0),
             )
             self._waiting.append(record)
             if len(self._waiting) >= self.commit_every:
@@ -82,12 +86,12 @@ class StoreWriter:
         recipe = self.manifest.recipe.id if self.manifest.recipe else None
         if track.recipe not in (None, recipe):
             raise InputError(f"{video}: made with recipe {track.recipe}, store {self.folder} holds {recipe}")
-        if not np.isfinite(track.values).all():
+        if not _all_finite(track.values):
             raise InputError(f"{video}: its features hold NaN or infinity")
         dtype = np.dtype(self.manifest.dtype).newbyteorder("<")
         with np.errstate(over="ignore"):
-            values = track.values.astype(dtype)
-        if not np.isfinite(values).all():
+            values = track.values.astype(dtype, copy=False)
+        if not _all_finite(values):
             largest = float(np.abs(track.values).max())
             raise InputError(f"{video}: its value {largest:g} is too large for {dtype.name}; store it as float32")
         return values
@@ -133,7 +137,12 @@ def _checked_id(video: str) -> bytes:
     return name
 
 
-def _write(file: FileIO, content: bytes) -> None:
+def _all_finite(values: npt.NDArray[Any]) -> bool:
+    """NaN and infinity show in the extremes, which cost no memory to find; a mask as large as a long track would."""
+    return bool(np.isfinite([values.min(), values.max()]).all())
+
+
+def _write(file: FileIO, content: bytes | memoryview) -> None:
     """Write all of it: one call may take less than it is given."""
     rest = memoryview(content)
     while rest:

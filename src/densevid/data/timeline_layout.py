@@ -27,6 +27,7 @@ LEAST_COVERED = 0.75  # of a video by events; one video in twenty has less, and 
 DEEPEST = 2  # so many events may share a moment
 MOST_SHOTS = 5  # of one event
 HELD_OUT = 5  # every fifth layout is for evaluation alone
+ROUNDING = 0.1  # seconds that an event may end after its video
 FRACTIONS = np.iinfo(np.uint16).max
 Spans = npt.NDArray[np.float64]
 Ticks = npt.NDArray[np.int64]
@@ -109,6 +110,13 @@ class LayoutTable:
     def part(self, *, training: bool) -> LayoutTable:
         """Those for training, or the fifth that is held out for evaluation."""
         chosen = [number for number in range(len(self)) if (number % HELD_OUT > 0) == training]
+        return LayoutTable(self.seconds_V[chosen], [self.spans_V[number] for number in chosen])
+
+    def sampled(self, count: int, seed: int) -> LayoutTable:
+        """A random part of the layouts that can be composed at all; the shipped ones are 5,000 with the seed 2018."""
+        pairs = zip(self.seconds_V.tolist(), self.spans_V, strict=True)
+        usable = [8 <= seconds <= 300 and close_slack(seconds * spans, seconds) is not None for seconds, spans in pairs]
+        chosen = np.sort(np.random.default_rng(seed).permutation(np.flatnonzero(usable))[:count]).tolist()
         return LayoutTable(self.seconds_V[chosen], [self.spans_V[number] for number in chosen])
 
     def save(self, path: Path | str) -> None:
@@ -197,10 +205,10 @@ def _layout_of(entry: Any) -> tuple[float, Spans] | None:
     """The duration and the spans as fractions of it, if the entry has them and they are possible."""
     try:
         seconds = float(entry["duration"])
-        spans_E2 = np.asarray(entry["timestamps"], dtype=np.float64).reshape(-1, 2) / seconds
-    except (KeyError, TypeError, ValueError, ZeroDivisionError):
+        spans_E2 = np.asarray(entry["timestamps"], dtype=np.float64).reshape(-1, 2)
+    except (KeyError, TypeError, ValueError):
         return None
-    inside = np.isfinite(spans_E2).all() and (spans_E2 >= 0).all() and (spans_E2 <= 1 + 0.1 / seconds).all()
-    if not (0 < seconds < np.inf) or not len(spans_E2) or not inside or (np.diff(spans_E2, axis=1) <= 0).any():
+    possible = 0 < seconds < np.inf and len(spans_E2) and np.isfinite(spans_E2).all()
+    if not possible or spans_E2.min() < 0 or spans_E2.max() > seconds + ROUNDING or (np.diff(spans_E2) <= 0).any():
         return None
-    return seconds, np.minimum(spans_E2, 1.0)
+    return seconds, np.minimum(spans_E2 / seconds, 1.0)

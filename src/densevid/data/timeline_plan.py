@@ -115,7 +115,10 @@ def _walk(ring: Ring, skip: int, ticks: int) -> Ring:
     while ticks > 0:
         clip, first, length = ring[number % len(ring)]
         seen = min(length - skip, ticks)
-        shown.append((clip, first + skip, seen))
+        if shown and shown[-1][0] == clip and sum(shown[-1][1:]) == first + skip:  # goes on where it was: no joint
+            shown[-1] = (clip, shown[-1][1], shown[-1][2] + seen)
+        else:
+            shown.append((clip, first + skip, seen))
         ticks, skip, number = ticks - seen, 0, number + 1
     return shown
 

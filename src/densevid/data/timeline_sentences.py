@@ -52,7 +52,10 @@ KINDS = {
     "run": "jog sprint",
 }
 # Words that tell nothing about what is to be seen: a sentence of these and people alone makes no event.
-VAGUE_WORDS = "do doing make making show get take put have look start try go come use see video clip scene camera give"
+VAGUE_WORDS = """
+do doing make making show get take put have look start try go come use see give video clip scene camera tv television
+movie film trailer episode program commercial advertisement
+"""
 MOST_WORDS = 7
 
 

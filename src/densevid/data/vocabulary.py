@@ -81,7 +81,7 @@ class Vocabulary:
     @classmethod
     def load(cls, path: Path | str) -> Vocabulary:
         """Read what `save` wrote."""
-        vocabulary = cls(_lines(path, _text(path)))
+        vocabulary = _vocabulary(path, _lines(path, _text(path)))
         if vocabulary.tokens[: len(SPECIAL_TOKENS)] != SPECIAL_TOKENS:
             raise InputError(f"{path}: a vocabulary begins with {' '.join(SPECIAL_TOKENS)}, one a line")
         return vocabulary
@@ -90,12 +90,19 @@ class Vocabulary:
 def read_word_list(path: Path | str) -> Vocabulary:
     """Read a word list that came with somebody's weights, word for word: a JSON list, or one word a line."""
     text = _text(path)
-    if not re.match(r'\s*\[\s*["\]]', text):
-        return Vocabulary(_lines(path, text))
+    if not re.match(r'\s*\[\s*["\]\d\[{-]', text):
+        return _vocabulary(path, _lines(path, text))
     words = read_json(path)
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         raise InputError(f"{path}: a word list in JSON is a list of words, in the order of their ids")
-    return Vocabulary(tuple(words))
+    return _vocabulary(path, tuple(words))
+
+
+def _vocabulary(path: Path | str, tokens: tuple[str, ...]) -> Vocabulary:
+    try:
+        return Vocabulary(tokens)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
 
 
 def _text(path: Path | str) -> str:
@@ -107,7 +114,7 @@ def _text(path: Path | str) -> str:
 
 def _lines(path: Path | str, text: str) -> tuple[str, ...]:
     """The lines of a word list; not by `splitlines`, which also cuts at odd separators inside a word."""
-    lines = text.removesuffix("\n").split("\n")
+    lines = text.rstrip("\n").split("\n")
     if "" in lines:
         raise InputError(f"{path}: line {lines.index('') + 1} is empty; a word list has one word a line")
     return tuple(lines)

@@ -58,6 +58,14 @@ def compare(first: Evaluation, second: Evaluation, draws: int = DRAWS) -> list[C
     return [compare_samples(a, others[a.name], draws, random) for a in samples(first) if a.name in others]
 
 
+def not_compared(first: Evaluation, second: Evaluation) -> list[str]:
+    """Parts that only one of the two has, with whose they are."""
+    names = [evaluation.coverage.files["predictions"]["name"] for evaluation in (first, second)]
+    alone = [(part, names[0]) for part in first.parts if part not in second.parts]
+    alone += [(part, names[1]) for part in second.parts if part not in first.parts]
+    return [f"{part}: only {name} has what it needs" for part, name in alone]
+
+
 def compare_samples(first: Sample, second: Sample, draws: int, random: np.random.Generator) -> Comparison:
     """Bootstrap and paired test of one score."""
     a_VK, b_VK = _aligned(first, second)

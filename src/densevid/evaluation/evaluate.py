@@ -13,9 +13,9 @@ from typing import Any
 
 from densevid.errors import InputError
 from densevid.evaluation import captioning, localization, meteor, paragraph, segments, soda
-from densevid.evaluation.coverage import Coverage, report_coverage
+from densevid.evaluation.coverage import Coverage, report_coverage, with_paragraphs, with_segments, with_subset
 from densevid.evaluation.pool import CaptionPool
-from densevid.evaluation.rows import Rows, read_predictions, read_references
+from densevid.evaluation.rows import EventFiles, Rows, read_predictions, read_references
 from densevid.evaluation.subsets import LengthRange, restrict
 
 PARTS = ("captioning", "soda", "paragraph", "proposals", "segments")
@@ -43,6 +43,13 @@ class Settings:
         ):
             if value not in known:
                 raise InputError(f"unknown {name} {value!r}; choose from {', '.join(known)}")
+        if self.paragraphs and not self.lengths.everything:
+            raise InputError("paragraph files tell of whole videos; leave out --paragraphs, or --min/--max-seconds")
+
+    @property
+    def lengths(self) -> LengthRange:
+        """The events to keep."""
+        return LengthRange(self.min_seconds, self.max_seconds)
 
 
 @dataclass(frozen=True)
@@ -82,14 +89,19 @@ def evaluate_rows(predictions: Rows, references: Sequence[Rows], settings: Setti
     """Score files that are already read."""
     if not references:
         raise InputError("at least one reference file is needed")
-    lengths = LengthRange(settings.min_seconds, settings.max_seconds)
-    kept, kept_references = restrict(predictions, references, lengths)
-    parts, skipped = parts_of(kept, kept_references, settings)
+    read = EventFiles(predictions, references)
+    scored = EventFiles(*restrict(predictions, references, settings.lengths))
+    parts, skipped = parts_of(scored.predictions, scored.references, settings)
+    files = [paragraph.read_paragraphs(file) for file in settings.paragraphs] if "paragraph" in parts else []
     with meteor.opened(settings.meteor, cache=settings.cache) as engine:
-        results = _run(parts, kept, kept_references, settings, engine)
-    coverage = report_coverage(kept, kept_references, skipped)
-    if not lengths.everything:
-        coverage = replace(coverage, subset=_subset(lengths, (predictions, *references), (kept, *kept_references)))
+        results = _run(parts, scored, files, settings, engine)
+    coverage = report_coverage(read, scored, settings.protocol, engine.engine, parts)
+    coverage = with_subset(coverage, read, scored, settings.lengths)
+    if "paragraph" in parts:
+        coverage = with_paragraphs(coverage, scored.predictions, scored.references, files)
+    if "segments" in parts:
+        coverage = with_segments(coverage, results["segments"])
+    coverage = replace(coverage, skipped=[*skipped, *coverage.skipped])
     return Evaluation(settings, parts, coverage, **results)
 
 
@@ -111,14 +123,18 @@ def parts_of(predictions: Rows, references: Sequence[Rows], settings: Settings) 
 
 
 def _run(
-    parts: Sequence[str], predictions: Rows, references: Sequence[Rows], settings: Settings, engine: meteor.Meteor
+    parts: Sequence[str],
+    scored: EventFiles,
+    files: Sequence[paragraph.ParagraphFile],
+    settings: Settings,
+    engine: meteor.Meteor,
 ) -> dict[str, Any]:
     """METEOR works in the background, so parts that ask it much begin early and finish late."""
+    predictions, references = scored.predictions, scored.references
     pool = CaptionPool(engine)
     results: dict[str, Any] = {}
     if "paragraph" in parts:
-        files = [paragraph.read_paragraphs(file) for file in settings.paragraphs]
-        told = files or [paragraph.paragraphs_of(rows) for rows in references]
+        told = [file.by_video for file in files] or [paragraph.paragraphs_of(rows) for rows in references]
         paragraphs = paragraph.begin_paragraphs(paragraph.paragraphs_of(predictions), told, engine)
     if "soda" in parts:
         stories = soda.begin_soda(predictions, references, pool)
@@ -136,13 +152,3 @@ def _run(
     if "soda" in parts:
         results["soda"] = stories.finish(pool, settings.soda_metric)
     return results
-
-
-def _subset(lengths: LengthRange, before: Sequence[Rows], after: Sequence[Rows]) -> dict[str, float | None]:
-    left_out = [len(old) - len(new) for old, new in zip(before, after, strict=True)]
-    return {
-        "min_seconds": lengths.at_least,
-        "max_seconds": lengths.at_most,
-        "predictions_left_out": left_out[0],
-        "references_left_out": sum(left_out[1:]),
-    }

@@ -105,9 +105,10 @@ def _first_hits(proposals: _Ranked, video_G: Integers, interval_G2: Floats, vide
     event_N, proposal_N = pairs_within_videos(video_G, proposals.video_N, videos)
     start_N, end_N = interval_G2[event_N].T
     proposal_start_N, proposal_end_N = proposals.interval_N2[proposal_N].T
-    shared_N = np.maximum(np.minimum(end_N, proposal_end_N) - np.maximum(start_N, proposal_start_N), 0.0)
-    union_N = (proposal_end_N - proposal_start_N) + (end_N - start_N) - shared_N
-    iou_N = np.divide(shared_N, union_N, out=np.zeros_like(shared_N), where=union_N != 0)
+    with np.errstate(over="ignore", invalid="ignore"):  # times near the largest number overlap nothing
+        shared_N = np.maximum(np.minimum(end_N, proposal_end_N) - np.maximum(start_N, proposal_start_N), 0.0)
+        union_N = (proposal_end_N - proposal_start_N) + (end_N - start_N) - shared_N
+        iou_N = np.divide(shared_N, union_N, out=np.zeros_like(shared_N), where=union_N != 0)
     first_TG = np.full((len(TIOUS), len(video_G)), _NEVER)
     for tiou, first_G in zip(TIOUS, first_TG, strict=True):
         hit = iou_N >= tiou

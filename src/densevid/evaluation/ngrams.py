@@ -16,6 +16,7 @@ from densevid.evaluation.rows import Booleans, Floats, Integers
 
 ORDERS = 4
 ENTRIES_AT_ONCE = 2_000_000
+LARGEST_TABLE = 4_000_000
 
 
 @dataclass(frozen=True)
@@ -131,6 +132,12 @@ def ragged_ranges(first_N: Integers, number_N: Integers) -> tuple[Integers, Inte
 
 def find_sorted(keys_K: Integers, wanted_N: Integers) -> tuple[Integers, Booleans]:
     """Where each wanted key stands in rising keys, and whether it is there at all."""
+    largest = int(keys_K[-1]) if len(keys_K) else -1
+    if largest < LARGEST_TABLE:  # few different keys: look them up instead of searching
+        table = np.full(largest + 2, len(keys_K))
+        table[keys_K] = np.arange(len(keys_K))
+        place_N = table[np.minimum(wanted_N, largest + 1)]
+        return place_N, place_N < len(keys_K)
     place_N = np.searchsorted(keys_K, wanted_N)
     found_N = np.append(keys_K, -1)[place_N] == wanted_N
     return place_N, found_N

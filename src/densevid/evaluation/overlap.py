@@ -31,4 +31,5 @@ def interval_iou(predicted_N2: Floats, reference_N2: Floats) -> Floats:
         shared = np.maximum(np.minimum(end, predicted_end) - np.maximum(start, predicted_start), 0.0)
         hull = np.maximum(end, predicted_end) - np.minimum(start, predicted_start)
         union = np.minimum(hull, end - start + predicted_end - predicted_start) + EPSILON
-    return np.asarray(np.divide(shared, union, out=np.zeros_like(shared), where=union != 0))
+        iou = np.divide(shared, union, out=np.zeros_like(shared), where=union != 0)
+    return np.where(np.isnan(iou), 0.0, iou)

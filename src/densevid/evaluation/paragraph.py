@@ -7,23 +7,32 @@ empty paragraph. Video names of a file whose FIRST name lacks `v_` all get it, a
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from densevid.artifacts import read_json
 from densevid.errors import InputError
 from densevid.evaluation.corpus import group_scores, item_scores
 from densevid.evaluation.meteor import Meteor
 from densevid.evaluation.ngrams import Items
 from densevid.evaluation.pool import TextPool
-from densevid.evaluation.rows import Floats, Rows
+from densevid.evaluation.rows import Floats, Rows, load
 
 _NOT_LETTERS = re.compile("[^a-zA-Z]+")
 _BETWEEN_SENTENCES = ". "
+
+
+@dataclass(frozen=True)
+class ParagraphFile:
+    """Reference paragraphs as the user wrote them down, video names repaired."""
+
+    name: str
+    digest: str
+    by_video: dict[str, str]
+    warnings: list[str]
 
 
 @dataclass(frozen=True)
@@ -78,21 +87,31 @@ def paragraphs_of(rows: Rows) -> dict[str, str]:
     return with_prefix({video: _BETWEEN_SENTENCES.join(sentences) for video, sentences in joined.items()})
 
 
-def read_paragraphs(source: Path | str | Mapping[str, Any]) -> dict[str, str]:
+def read_paragraphs(source: Path | str | Mapping[str, Any]) -> ParagraphFile:
     """Read a paragraph file: `{video: text}`."""
-    name, content = ("paragraphs", source) if isinstance(source, Mapping) else (Path(source).name, read_json(source))
+    name, digest, content, warnings = load(source, "paragraphs")
     if not isinstance(content, Mapping):
         raise InputError(f"{name}: paragraphs need {{video: text}}")
     for video, text in content.items():
         if not isinstance(text, str):
             raise InputError(f"{name}: video {video}: a paragraph must be text, got {type(text).__name__}")
-    return with_prefix(content)
+    return ParagraphFile(name, digest, with_prefix(content), warnings + prefix_notes(name, content))
 
 
 def with_prefix(by_video: Mapping[str, str]) -> dict[str, str]:
     """The official evaluator's repair of names without `v_`."""
-    prefix = "" if next(iter(by_video), "v_").startswith("v_") else "v_"
+    prefix = "v_" if lacks_prefix(by_video) else ""
     return {prefix + video: text for video, text in by_video.items()}
+
+
+def lacks_prefix(videos: Iterable[str]) -> bool:
+    """Whether the first name lacks `v_`, so that all names get it."""
+    return not next(iter(videos), "v_").startswith("v_")
+
+
+def prefix_notes(name: str, videos: Iterable[str]) -> list[str]:
+    """What to say about a file whose names were repaired."""
+    return [f"{name}: the first video name lacks `v_`; for paragraphs all its names get it"] * lacks_prefix(videos)
 
 
 def paragraph_words(text: str) -> str:

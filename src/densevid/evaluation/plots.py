@@ -8,7 +8,16 @@ from densevid.artifacts import atomic_path
 from densevid.errors import InputError
 from densevid.evaluation.localization import TIOUS, Proposals
 
+KINDS = ("png", "pdf", "svg")
 PAPERS_TIOU = 6  # the figure of the paper is at tIoU 0.8
+
+
+def picture_kind(path: Path | str) -> str:
+    """What the ending of the path asks for."""
+    kind = Path(path).suffix.lstrip(".").lower()
+    if kind not in KINDS:
+        raise InputError(f"{path}: a picture must end in .png, .pdf or .svg")
+    return kind
 
 
 def plot_proposals(path: Path | str, sides: dict[str, Proposals]) -> None:
@@ -29,9 +38,6 @@ def plot_proposals(path: Path | str, sides: dict[str, Proposals]) -> None:
     over_tiou.set(xlabel="tIoU", ylabel="recall at 100 (%)", ylim=(0, 100))
     over_number.legend(title="mean over tIoU (area)")
     over_tiou.legend()
-    kind = Path(path).suffix.lstrip(".").lower()
-    if kind not in figure.canvas.get_supported_filetypes():
-        raise InputError(f"{path}: a picture must end in .png, .pdf or .svg")
     with atomic_path(path) as temporary:
-        figure.savefig(temporary, format=kind, dpi=150)
+        figure.savefig(temporary, format=picture_kind(path), dpi=150)
     pyplot.close(figure)

@@ -13,11 +13,15 @@ LINE_EVERY_SECONDS = 10.0
 
 
 class Progress:
-    """Counts what is done of what is expected; silent for its first two seconds. Threads may advance it."""
+    """Counts what is done of what was asked so far; silent for its first two seconds. Threads may advance it.
+
+    Parts ask one after the other, so the total grows on the way; a timer speaks even while nothing is finished.
+    """
 
     def __init__(self, what: str) -> None:
         self.what, self.total, self.done = what, 0, 0
         self._lock = Lock()
+        self._closed = False
         self._timer: Timer | None = None
         self._next_line = 0.0
         self._rich = sys.stderr.isatty() and find_spec("rich") is not None
@@ -30,9 +34,7 @@ class Progress:
             self.total += count
             if self._timer is None and count:
                 self._next_line = time.monotonic() + PATIENCE_SECONDS
-                self._timer = Timer(PATIENCE_SECONDS, self.advance, [0])  # even if nothing is done by then
-                self._timer.daemon = True
-                self._timer.start()
+                self._wake_after(PATIENCE_SECONDS)
 
     def advance(self, count: int) -> None:
         """So many more are done."""
@@ -43,16 +45,29 @@ class Progress:
 
     def close(self) -> None:
         """Take the bar away."""
-        if self._timer is not None:
-            self._timer.cancel()
+        with self._lock:
+            self._closed = True
+            if self._timer is not None:
+                self._timer.cancel()
         if self._stop is not None:
             self._stop()
             self._stop = None
 
+    def _wake_after(self, seconds: float) -> None:
+        self._timer = Timer(seconds, self._wake)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _wake(self) -> None:
+        self.advance(0)
+        with self._lock:
+            if not self._closed:
+                self._wake_after(LINE_EVERY_SECONDS)
+
     def _show(self) -> None:
         if not self._rich:
             self._next_line = time.monotonic() + LINE_EVERY_SECONDS
-            print(f"{self.what}: {self.done:,} of {self.total:,}", file=sys.stderr)
+            print(f"{self.what}: {self.done:,} of {self.total:,} asked so far", file=sys.stderr)
             return
         if self._update is None:
             self._open()

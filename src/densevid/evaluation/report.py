@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import IO, Any
+from typing import Any, TextIO
 
 from densevid.evaluation.compare import Comparison
 from densevid.evaluation.coverage import Coverage
@@ -58,7 +58,7 @@ def score_tables(content: Mapping[str, Any]) -> Iterator[Table]:
 
 def comparison_table(names: tuple[str, str], comparisons: Sequence[Comparison]) -> Table:
     """Both systems with 95% intervals over videos, their difference and the p of the paired test; of SODA, F1."""
-    header = ("score", *names, "difference", "", "p")
+    header = ("score", *names, "difference", "95% of it", "p")
     rows = [
         (
             c.name,
@@ -74,7 +74,7 @@ def comparison_table(names: tuple[str, str], comparisons: Sequence[Comparison]) 
     return Table("comparison (brackets: 95% over videos)", header, rows)
 
 
-def coverage_table(coverage: Coverage) -> Table:
+def coverage_table(coverage: Coverage, title: str = "coverage") -> Table:
     """What was scored, for the eye."""
     events, files = coverage.events_per_video, coverage.files
     rows = [
@@ -88,9 +88,34 @@ def coverage_table(coverage: Coverage) -> Table:
     ]
     rows += [(f"references {place}", _described(file)) for place, file in enumerate(files["references"], start=1)]
     rows.append(("predictions", _described(files["predictions"])))
-    rows += [(name.replace("_", " "), str(value)) for name, value in coverage.subset.items() if value is not None]
-    rows += [("skipped", note) for note in coverage.skipped] + [("warning", note) for note in coverage.warnings]
-    return Table("coverage", ("what", ""), rows)
+    rows += [
+        (f"paragraphs {place}", _described(file)) for place, file in enumerate(files.get("paragraphs", ()), start=1)
+    ]
+    if coverage.paragraph:
+        missing, unknown = (len(coverage.paragraph[key]) for key in ("missing_videos", "unknown_videos"))
+        rows.append(
+            (
+                "paragraph videos",
+                f"{coverage.paragraph['reference_videos']} ({missing} missing, score as empty; {unknown} unknown)",
+            )
+        )
+    if coverage.segments:
+        counts = coverage.segments
+        rows.append(
+            (
+                "given segments",
+                f"{counts['segments']} ({counts['scored_as_empty']} without prediction, scored as empty)",
+            )
+        )
+        rows.append(
+            ("unused predictions", f"{counts['unused_predictions']} have the times of no segment, or not first")
+        )
+    rows += [(name.replace("_", " "), f"{value:g}") for name, value in coverage.subset.items() if value is not None]
+    rows += [("skipped", note) for note in coverage.skipped]
+    rows.append(
+        ("METEOR", f"{coverage.meteor}, " + ", ".join(f"{name} {v or '?'}" for name, v in coverage.versions.items()))
+    )
+    return Table(title, ("what", "value"), rows)
 
 
 def percent(value: float | None) -> str:
@@ -142,10 +167,15 @@ def show(tables: Sequence[Table], form: str, *, aside: bool = False) -> None:
         _show_rich(tables, stream)
         return
     write = WRITERS.get(form, as_text)
-    print("\n".join(write(table) for table in tables), file=stream)
+    print(encodable("\n".join(write(table) for table in tables), stream.encoding), file=stream)
 
 
-def _show_rich(tables: Sequence[Table], stream: IO[str]) -> None:
+def encodable(text: str, encoding: str | None = "utf-8") -> str:
+    """The text with what cannot be written (half a surrogate pair in a name) as an escape."""
+    return text.encode(encoding or "utf-8", "backslashreplace").decode(encoding or "utf-8")
+
+
+def _show_rich(tables: Sequence[Table], stream: TextIO) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table as RichTable
@@ -159,7 +189,7 @@ def _show_rich(tables: Sequence[Table], stream: IO[str]) -> None:
         for place, name in enumerate(table.header):
             shown.add_column(Text(name), justify="right" if place and numbers else "left", no_wrap=numbers)
         for row in table.rows:
-            shown.add_row(*map(Text, row))
+            shown.add_row(*(Text(encodable(cell, stream.encoding)) for cell in row))
         console.print(shown)
 
 
@@ -169,7 +199,8 @@ def _table(title: str, rows: Mapping[str, Mapping[str, float | None]]) -> Table:
 
 
 def _described(file: Mapping[str, Any]) -> str:
-    return f"{file['name']}, {file['videos']} videos, {file['events']} events, {file['hash'][:19]}"
+    events = f"{file['events']} events, " if "events" in file else ""
+    return f"{file['name']}, {file['videos']} videos, {events}{file['hash'][:19]}"
 
 
 def _range(interval: tuple[float, float]) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -24,6 +25,7 @@ from densevid.errors import InputError
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Booleans = NDArray[np.bool_]
+NAMED = 3  # repeated names that are told one by one
 
 
 @dataclass(frozen=True)
@@ -90,9 +92,17 @@ class Rows:
         return f"{self.name}: video {self.videos[self.video_E[event]]}: event {self.index_E[event]}"
 
 
+@dataclass(frozen=True)
+class EventFiles:
+    """The two sides of an evaluation."""
+
+    predictions: Rows
+    references: Sequence[Rows]
+
+
 def read_predictions(source: Path | str | Mapping[str, Any]) -> Rows:
     """Read predictions in ActivityNet's submission form, a path or the loaded content."""
-    name, digest, content = _load(source, "predictions")
+    name, digest, content, warnings = load(source, "predictions")
     results = content.get("results") if isinstance(content, Mapping) else None
     if not isinstance(results, Mapping):
         raise InputError(f'{name}: predictions need "results": {{video: [event, ...]}}')
@@ -103,7 +113,7 @@ def read_predictions(source: Path | str | Mapping[str, Any]) -> Rows:
             if not isinstance(row, Mapping):
                 raise InputError(f"{name}: video {video}: event {index}: expected an object, got {type(row).__name__}")
     absent = [key for key in ("version", "external_data") if key not in content]
-    warnings = [f'{name}: "{key}" is missing; the challenge server would refuse this file' for key in absent]
+    warnings += [f'{name}: "{key}" is missing; the challenge server would refuse this file' for key in absent]
     rows = _flatten(name, digest, results, warnings)
     if any(isinstance(row.get("timestamp"), list) and len(row["timestamp"]) > 2 for row in rows.raw):
         warnings.append(f"{name}: some timestamps have more than two values; the first two are used")
@@ -112,7 +122,7 @@ def read_predictions(source: Path | str | Mapping[str, Any]) -> Rows:
 
 def read_references(source: Path | str | Mapping[str, Any]) -> Rows:
     """Read one annotator's references: `{video: {"timestamps": [[start, end], ...], "sentences": [...]}}`."""
-    name, digest, content = _load(source, "references")
+    name, digest, content, warnings = load(source, "references")
     if not isinstance(content, Mapping) or not content:
         raise InputError(f'{name}: references need {{video: {{"timestamps": [...], "sentences": [...]}}}}')
     results = {}
@@ -121,7 +131,7 @@ def read_references(source: Path | str | Mapping[str, Any]) -> Rows:
         if len(times) != len(sentences):
             raise InputError(f"{name}: video {video}: {len(times)} timestamps but {len(sentences)} sentences")
         results[video] = [{"timestamp": t, "sentence": s} for t, s in zip(times, sentences, strict=True)]
-    return _flatten(name, digest, results, [])
+    return _flatten(name, digest, results, warnings)
 
 
 def union_of_videos(files: Sequence[Rows]) -> list[str]:
@@ -136,11 +146,22 @@ def position_in(videos: Sequence[str], rows: Rows) -> Integers:
     return place_V[rows.video_E]
 
 
-def _load(source: Path | str | Mapping[str, Any], what: str) -> tuple[str, str, Any]:
+def load(source: Path | str | Mapping[str, Any], what: str) -> tuple[str, str, Any, list[str]]:
+    """The name, hash and content of a file (or of content that is loaded already), and what is odd about it."""
     if isinstance(source, Mapping):
-        return what, f"object:{hashlib.sha256(repr(source).encode()).hexdigest()}", source
-    content = read_json(source)
-    return Path(source).name, fingerprint(source), content
+        return what, f"object:{hashlib.sha256(repr(source).encode()).hexdigest()}", source, []
+    repeated: list[str] = []
+
+    def object_from(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        content = dict(pairs)
+        if len(content) < len(pairs):
+            repeated.extend(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+        return content
+
+    name, content = Path(source).name, read_json(source, object_from=object_from)
+    odd = [f"{name}: {key!r} stands more than once in its object; the last one counts" for key in repeated[:NAMED]]
+    odd += [f"{name}: {len(repeated) - NAMED} more names are repeated like that"] * (len(repeated) > NAMED)
+    return name, fingerprint(source), content, odd
 
 
 def _list_in(name: str, video: str, entry: Any, key: str) -> list[Any]:

@@ -6,6 +6,7 @@ reference video without such an event leaves the set; a predicted video stays, w
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -23,6 +24,9 @@ class LengthRange:
     at_most: float | None = None
 
     def __post_init__(self) -> None:
+        for flag, seconds in (("--min-seconds", self.at_least), ("--max-seconds", self.at_most)):
+            if seconds is not None and not math.isfinite(seconds):
+                raise InputError(f"{flag} must be a finite number of seconds, got {seconds:g}")
         if self.at_least is not None and self.at_most is not None and self.at_least > self.at_most:
             raise InputError(
                 f"--min-seconds {self.at_least:g} is above --max-seconds {self.at_most:g}: no event is left"
@@ -35,7 +39,8 @@ class LengthRange:
 
     def holds(self, rows: Rows) -> Booleans:
         """Which events have such a length."""
-        seconds_E = rows.intervals_E2[:, 1] - rows.intervals_E2[:, 0]
+        with np.errstate(over="ignore"):  # times near the largest number: longer than any limit
+            seconds_E = rows.intervals_E2[:, 1] - rows.intervals_E2[:, 0]
         longer = seconds_E >= (-np.inf if self.at_least is None else self.at_least)
         return np.asarray(longer & (seconds_E <= (np.inf if self.at_most is None else self.at_most)))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -10,12 +11,25 @@ import torch
 from torch import Tensor
 
 from densevid.checkpoint import LoadedModel, load_model
+from densevid.errors import InputError
 from densevid.events import Event
-from densevid.inference.decoding import sentences as decode_sentences
-from densevid.inference.selection import Selection, select, select_released
+from densevid.inference.rules import rules_of
+from densevid.inference.selection import Selection
 from densevid.model.masked_transformer import EncodedVideo
 from densevid.model.proposal_decoder import Proposals
 from densevid.tracks import FeatureTrack
+
+
+@contextmanager
+def exact_float32() -> Iterator[None]:
+    """No TF32 inside: a GPU then gives the numbers of a CPU, and the same proposals in the same order."""
+    convolutions, products = torch.backends.cudnn, torch.backends.cuda.matmul
+    before = convolutions.allow_tf32, products.allow_tf32
+    convolutions.allow_tf32 = products.allow_tf32 = False
+    try:
+        yield
+    finally:
+        convolutions.allow_tf32, products.allow_tf32 = before
 
 
 class Captioner:
@@ -23,6 +37,7 @@ class Captioner:
 
     def __init__(self, loaded: LoadedModel, *, device: str | torch.device = "cpu", at_once: int = 64) -> None:
         self.config = loaded.config
+        self.rules = rules_of(loaded.config)
         self.vocabulary = loaded.vocabulary
         self.model = loaded.model.to(device).eval()
         self.device = torch.device(device)
@@ -34,18 +49,21 @@ class Captioner:
         return cls(load_model(folder), device=device)
 
     @torch.inference_mode()
+    @exact_float32()
     def caption(self, track: FeatureTrack) -> list[Event]:
         """Find the events of a video and say what happens in each, in the order of selection."""
-        steps = self._steps(track)
+        steps, seconds_per_step = self._steps(track), track.clock.seconds_per_step
+        end = self.rules.end(steps, seconds_per_step)
         video = self._encode(track)
         proposals = self.model.propose(video)
-        selection = self._select(proposals, steps, track.clock.seconds_per_step)
+        selection = self.rules.select(proposals, steps, seconds_per_step)
         if not len(selection.anchor_P):
-            return self._whole_video(video, track, steps)
-        masks_PT = self._event_masks(proposals, selection, self._limit(proposals, steps, track))
-        return self._events(track, selection.reported_P2, selection.score_P, self._sentences(video, masks_PT))
+            return self._whole_video(video, track, end)
+        sentences = self._sentences(video, self._event_masks(proposals, selection, end))
+        return self._events(track, selection.reported_P2, selection.score_P, sentences)
 
     @torch.inference_mode()
+    @exact_float32()
     def caption_segments(self, track: FeatureTrack, segments: Sequence[tuple[float, float]]) -> list[Event]:
         """Say what happens in given spans (seconds); the spans are reported as they were given, score 1."""
         if not segments:
@@ -61,30 +79,28 @@ class Captioner:
         """Caption one video after another."""
         return map(self.caption, tracks)
 
+    def unseen(self, track: FeatureTrack, segments: Sequence[tuple[float, float]]) -> int:
+        """How many segments begin after the last step that is read: nobody sees them, so the last step stands in."""
+        starts = track.clock.steps(np.asarray([start for start, _ in segments]))
+        return int((starts >= self._steps(track)).sum())
+
     def _steps(self, track: FeatureTrack) -> int:
         return min(len(track), self.config.model.window)
 
     def _encode(self, track: FeatureTrack) -> EncodedVideo:
-        """The window's first steps; the release zero-pads them to the whole window if its mask is learned."""
-        values = np.asarray(track.values[: self._steps(track)], dtype=np.float32)
-        if self.model.released and self.config.model.mask != "discrete":
-            values = np.pad(values, ((0, self.config.model.window - len(values)), (0, 0)))
+        """The window's first steps, with zeros after them where the rules want some."""
+        steps = self._steps(track)
+        with np.errstate(over="ignore"):
+            values = np.asarray(track.values[:steps], dtype=np.float32)
+        if not np.isfinite(values).all():
+            raise InputError("its features hold NaN, infinity or numbers too large for float32")
+        values = np.pad(values, ((0, self.rules.steps_read(steps) - steps), (0, 0)))
         features_1TF = torch.from_numpy(values)[None].to(self.device)
         return self.model.encode(features_1TF, torch.ones(features_1TF.shape[:2], dtype=torch.bool, device=self.device))
 
-    def _select(self, proposals: Proposals, steps: int, seconds_per_step: float) -> Selection:
-        if self.model.released:
-            return select_released(proposals, 0, steps, self.config.inference, seconds_per_step)
-        return select(proposals, 0, steps, self.config.inference)
-
-    def _limit(self, proposals: Proposals, steps: int, track: FeatureTrack) -> float:
-        if self.model.released:
-            return min(steps + 2 * track.clock.seconds_per_step, proposals.steps)
-        return steps
-
-    def _event_masks(self, proposals: Proposals, selection: Selection, limit: float) -> Tensor:
+    def _event_masks(self, proposals: Proposals, selection: Selection, end: float) -> Tensor:
         picked = proposals.pick(torch.zeros_like(selection.anchor_P), selection.anchor_P)
-        limit_P = torch.full_like(selection.score_P, limit)
+        limit_P = torch.full_like(selection.score_P, end)
         return self.model.event_mask(picked, proposals.steps, limit_P).mask_PT
 
     def _sentences(self, video: EncodedVideo, masks_PT: Tensor) -> list[str]:
@@ -93,18 +109,14 @@ class Captioner:
         for masks in masks_PT.split(self.at_once):
             same_video = video.select(torch.zeros(len(masks), dtype=torch.long, device=self.device))
             state = self.model.begin_caption(same_video, masks)
-            words_PL = decode_sentences(self.model, state, len(masks), self.config.inference).tolist()
-            decode = self.vocabulary.decode_released if self.model.released else self.vocabulary.decode
-            sentences += map(decode, words_PL)
+            sentences += self.rules.sentences(self.model, state, len(masks), self.vocabulary)
         return sentences
 
-    def _whole_video(self, video: EncodedVideo, track: FeatureTrack, steps: int) -> list[Event]:
+    def _whole_video(self, video: EncodedVideo, track: FeatureTrack, end: float) -> list[Event]:
         """Nothing was proposed: one event over everything, scored as the threshold, as the release does."""
-        total = video.embedded_BTD.shape[1]
-        end = float(min(steps + 2 * track.clock.seconds_per_step, total)) if self.model.released else float(steps)
         sentences = self._sentences(video, video.memory.valid_BT.float())
-        score = torch.tensor([self.config.inference.score_threshold])
-        return self._events(track, torch.tensor([[0.0, end]]), score, sentences)
+        score = torch.tensor([self.config.inference.score_threshold], dtype=torch.float64)
+        return self._events(track, torch.tensor([[0.0, end]], dtype=torch.float64), score, sentences)
 
     def _events(self, track: FeatureTrack, reported_P2: Tensor, score_P: Tensor, sentences: list[str]) -> list[Event]:
         seconds = track.clock.seconds(reported_P2.double().cpu().numpy()).tolist()

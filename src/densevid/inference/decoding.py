@@ -6,41 +6,54 @@ import torch
 from torch import Tensor
 
 from densevid.config import InferenceConfig
+from densevid.data.vocabulary import EOS, INIT, PAD, UNKNOWN
 from densevid.model.caption_decoder import DecodingState
 from densevid.model.masked_transformer import MaskedTransformer
 from densevid.model.recurrent import RecurrentState
 
-UNKNOWN, PAD, BEGIN, END = 0, 1, 2, 3
 State = DecodingState | RecurrentState
+NEVER_SAID = [UNKNOWN, PAD, INIT]
 
 
 def sentences(model: MaskedTransformer, state: State, events: int, config: InferenceConfig) -> Tensor:
-    """The words of each event, P x L, by greedy choice or beam search as the settings say."""
-    if model.released or config.beam == 1:
+    """The words of each event, P x L, by greedy choice, or by beam search where the settings ask for more."""
+    if plain_greedy(config):
         return greedy(model, state, events, config.max_words)
     return beam_search(model, state, events, config)
+
+
+def plain_greedy(config: InferenceConfig) -> bool:
+    """Whether the most likely word is all that counts: no beam, and nothing that must not be repeated."""
+    return config.beam == 1 and not config.no_repeat
 
 
 def greedy(model: MaskedTransformer, state: State, events: int, max_words: int) -> Tensor:
     """The most likely word at each position, P x L; a sentence ends with `<eos>` and is padded from there.
 
-    `<unk>`, `<pad>` and `<init>` are never chosen. The release chooses among all words and never stops early.
+    `<unk>`, `<pad>` and `<init>` are never chosen.
     """
     device = model.caption_decoder.words.weight.device
-    word_P = torch.full((events,), BEGIN, device=device)
+    word_P = torch.full((events,), INIT, device=device)
     finished_P = torch.zeros(events, dtype=torch.bool, device=device)
     words: list[Tensor] = []
     for _ in range(max_words):
         logits_PV = model.next_words(word_P[:, None], state)[:, -1]
-        if not model.released:
-            logits_PV[:, [UNKNOWN, PAD, BEGIN]] = -torch.inf
-        word_P = logits_PV.argmax(dim=-1)
-        if not model.released:
-            word_P = torch.where(finished_P, PAD, word_P)
-            finished_P |= word_P == END
+        logits_PV[:, NEVER_SAID] = -torch.inf
+        word_P = torch.where(finished_P, PAD, logits_PV.argmax(dim=-1))
+        finished_P |= word_P == EOS
         words.append(word_P)
         if bool(finished_P.all()):
             break
+    return torch.stack(words, dim=1)
+
+
+def greedy_released(model: MaskedTransformer, state: State, events: int, max_words: int) -> Tensor:
+    """The release's greedy choice, P x L: among all words, special ones too, and it never stops early."""
+    word_P = torch.full((events,), INIT, device=model.caption_decoder.words.weight.device)
+    words: list[Tensor] = []
+    for _ in range(max_words):
+        word_P = model.next_words(word_P[:, None], state)[:, -1].argmax(dim=-1)
+        words.append(word_P)
     return torch.stack(words, dim=1)
 
 
@@ -54,7 +67,7 @@ def beam_search(model: MaskedTransformer, state: State, events: int, config: Inf
     state.select(torch.arange(events, device=device).repeat_interleave(beam))
     score_PK = torch.full((events, beam), -torch.inf, device=device)
     score_PK[:, 0] = 0
-    words_PKL = torch.full((events, beam, 1), BEGIN, device=device)
+    words_PKL = torch.full((events, beam, 1), INIT, device=device)
     first_P1 = torch.arange(events, device=device)[:, None] * beam
     for _ in range(config.max_words):
         logits_NV = model.next_words(words_PKL[:, :, -1].reshape(-1, 1), state)[:, -1].float()
@@ -63,7 +76,7 @@ def beam_search(model: MaskedTransformer, state: State, events: int, config: Inf
         score_PK = best.values
         parent_PK, word_PK = best.indices // step_PKV.shape[-1], best.indices % step_PKV.shape[-1]
         words_PKL = torch.cat((words_PKL.gather(1, _along(parent_PK, words_PKL)), word_PK[..., None]), dim=2)
-        if bool(((word_PK == END) | (word_PK == PAD)).all()):
+        if bool(((word_PK == EOS) | (word_PK == PAD)).all()):
             break
         state.select((first_P1 + parent_PK).flatten())
     words_PKL = words_PKL[..., 1:]
@@ -74,11 +87,11 @@ def beam_search(model: MaskedTransformer, state: State, events: int, config: Inf
 
 def _step_scores(logits_PKV: Tensor, words_PKL: Tensor, config: InferenceConfig) -> Tensor:
     """Log-probabilities of the next word; a finished sentence can only go on with `<pad>`, at no cost."""
-    logits_PKV[..., [UNKNOWN, PAD, BEGIN]] = -torch.inf
+    logits_PKV[..., NEVER_SAID] = -torch.inf
     scores_PKV = logits_PKV.log_softmax(dim=-1)
     if config.no_repeat:
         scores_PKV = scores_PKV.masked_fill(_repeats(words_PKL, scores_PKV.shape[-1], config.no_repeat), -torch.inf)
-    finished_PK = (words_PKL[..., -1] == END) | (words_PKL[..., -1] == PAD)
+    finished_PK = (words_PKL[..., -1] == EOS) | (words_PKL[..., -1] == PAD)
     only_pad_V = torch.full((scores_PKV.shape[-1],), -torch.inf, device=scores_PKV.device)
     only_pad_V[PAD] = 0
     return torch.where(finished_PK[..., None], only_pad_V, scores_PKV)

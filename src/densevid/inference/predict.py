@@ -1,16 +1,20 @@
-"""A model and a folder of features become an event file's content, video after video."""
+"""A model and a folder of features become an event file's content, video after video.
+
+What can be known to fail is found before the first video is captioned; a video that fails later is noted and left out.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
 
-from densevid.artifacts import read_json
 from densevid.checkpoint import load_model
 from densevid.config import Config
+from densevid.data.annotation_files import read_annotation_file
 from densevid.data.feature_layouts import open_features
 from densevid.data.feature_source import FeatureSource, check_recipe
 from densevid.errors import InputError
@@ -37,56 +41,90 @@ class PredictionJob:
 
 @dataclass(frozen=True)
 class Predictions:
-    """Events per video, and the settings they were made with."""
+    """Events per video, the settings they were made with, and why each video that is missing is.
+
+    `unseen` counts given segments that lie after all that the model reads of their video.
+    """
 
     events: dict[str, list[Event]]
     config: Config
+    failures: dict[str, str] = field(default_factory=dict)
+    unseen: int = 0
+    interrupted: bool = False
+
+
+@dataclass(frozen=True)
+class OpenedJob:
+    """A job whose files have been opened and found to fit together; `failures` are the videos that did not."""
+
+    captioner: Captioner
+    source: FeatureSource
+    segments: Segments | None
+    videos: list[str]
+    failures: dict[str, str]
+
+    def run(self, on_video: Report = lambda line: None) -> Predictions:
+        """Caption every video, or every given segment of it. An interrupt ends it early and loses nothing finished."""
+        events: dict[str, list[Event]] = {}
+        failures, unseen, interrupted = dict(self.failures), 0, False
+        try:
+            for video in self.videos:
+                try:
+                    events[video], beyond = self._caption(video)
+                    unseen += beyond
+                except (InputError, MemoryError, torch.OutOfMemoryError) as error:
+                    failures[video] = _named(video, error)
+                on_video(f"{len(events) + len(failures)}/{len(self.videos) + len(self.failures)} videos, {video}")
+        except KeyboardInterrupt:
+            interrupted = True
+        return Predictions(events, self.captioner.config, failures, unseen, interrupted)
+
+    def _caption(self, video: str) -> tuple[list[Event], int]:
+        """The events of one video, and how many of its given segments the model cannot see."""
+        track = self.source.track(video)
+        if self.segments is None:
+            return self.captioner.caption(track), 0
+        segments = self.segments[video]
+        return self.captioner.caption_segments(track, segments), self.captioner.unseen(track, segments)
 
 
 def predict(job: PredictionJob, report: Report = lambda line: None) -> Predictions:
-    """Caption every video (or every given segment of it); `report` receives lines for the user."""
+    """Open a job and run it; `report` receives lines for the user."""
+    return open_job(job, report).run()
+
+
+def open_job(job: PredictionJob, report: Report = lambda line: None) -> OpenedJob:
+    """Load the model, open the features, and look at every video's header; with no usable video it is an error."""
+    device = _device(job.device)
     if job.threads is not None:
-        if job.threads < 1:
-            raise InputError(f"--threads must be at least 1, got {job.threads}")
-        torch.set_num_threads(job.threads)
+        _set_threads(job.threads, report)
     loaded = load_model(job.model)
     config = loaded.config.with_settings(_inference_only(job.settings))
-    captioner = Captioner(replace(loaded, config=config), device=_device(job.device))
     source = open_features(
         job.features,
         durations=job.durations,
         seconds_per_step=job.seconds_per_step,
         duration_formula=config.features.duration_formula,
+        usual_seconds_per_step=config.features.seconds_per_step,
     )
     streams = tuple(zip(config.features.streams, config.features.widths, strict=True))
-    if warning := check_recipe(loaded.recipe, streams, source):
-        report(warning)
+    warning = check_recipe(loaded.recipe, streams, source)
     segments = None if job.segments is None else read_segments(job.segments, report)
-    videos = _videos(source, segments, report)
-    events = {}
-    for done, video in enumerate(videos, start=1):
-        track = source.track(video)
-        events[video] = (
-            captioner.caption(track) if segments is None else captioner.caption_segments(track, segments[video])
-        )
-        report(f"{done}/{len(videos)} {video}: {len(events[video])} events")
-    return Predictions(events, config)
+    videos, failures = _usable(source, _videos(source, segments, report))
+    if warning:
+        report(warning)
+    captioner = Captioner(replace(loaded, config=config), device=device)
+    return OpenedJob(captioner, source, segments, videos, failures)
 
 
 def read_segments(path: Path, report: Report) -> Segments:
     """Timestamps of a references file, kept to the digit; what is not a span is left out and counted."""
-    content = read_json(path)
-    if not isinstance(content, dict):
-        raise InputError(f'{path}: expected {{video: {{"timestamps": [[start, end], ...]}}}}')
     segments: Segments = {}
     dropped = 0
-    for video, entry in content.items():
-        try:
-            spans = [(float(start), float(end)) for start, end in entry["timestamps"]]
-        except (KeyError, TypeError, ValueError) as error:
-            raise InputError(f"{path}: {video}: no list of [start, end] under timestamps") from error
-        segments[video] = [(start, end) for start, end in spans if 0 <= start < end < float("inf")]
-        dropped += len(spans) - len(segments[video])
+    for entry in read_annotation_file(path, sentences=False):
+        spans = [(start, end) for start, end in entry.segments if 0 <= start < end < float("inf")]
+        dropped += len(entry.segments) - len(spans)
+        segments[entry.video] = spans
     if dropped:
         report(f"{path}: left out {dropped} segments that do not satisfy 0 <= start < end")
     return segments
@@ -104,6 +142,25 @@ def _videos(source: FeatureSource, segments: Segments | None, report: Report) ->
     return present
 
 
+def _usable(source: FeatureSource, videos: list[str]) -> tuple[list[str], dict[str, str]]:
+    """The videos whose features can be opened, and what is wrong with the others."""
+    failures: dict[str, str] = {}
+    for video in videos:
+        try:
+            source.extent(video)
+        except InputError as error:
+            failures[video] = _named(video, error)
+    if len(failures) == len(videos):
+        raise InputError(next(iter(failures.values()), "there is no video to caption"))
+    return [video for video in videos if video not in failures], failures
+
+
+def _named(video: str, error: BaseException) -> str:
+    """What went wrong, with the video it went wrong in."""
+    text = str(error) if isinstance(error, InputError) else "there is not enough memory for it"
+    return text if text.startswith(video) else f"{video}: {text}"
+
+
 def _inference_only(settings: tuple[str, ...]) -> tuple[str, ...]:
     """A trained model's shape is fixed: only how it is used may change."""
     for setting in settings:
@@ -112,11 +169,24 @@ def _inference_only(settings: tuple[str, ...]) -> tuple[str, ...]:
     return settings
 
 
+def _set_threads(threads: int, report: Report) -> None:
+    if threads < 1:
+        raise InputError(f"--threads must be at least 1, got {threads}")
+    most = os.cpu_count() or 1
+    if threads > most:
+        report(f"--threads {threads}: this machine has {most} processors, so {most} threads are used")
+    torch.set_num_threads(min(threads, most))
+
+
 def _device(name: str | None) -> torch.device:
+    """The device of that name, if this machine has it."""
     try:
         device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
     except RuntimeError:
-        raise InputError(f"--device {name}: no such kind of device") from None
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise InputError(f"--device {name}: this machine has no usable CUDA device")
+        raise InputError(f"--device {name}: no such kind of device; there are cpu, cuda and mps") from None
+    counts = {"cpu": 1, "cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}
+    if device.type not in counts:
+        raise InputError(f"--device {name}: not a device to caption on; there are cpu, cuda and mps")
+    if (device.index or 0) >= counts[device.type]:
+        raise InputError(f"--device {name}: this machine has no usable {device.type.upper()} device of that number")
     return device

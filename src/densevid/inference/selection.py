@@ -29,10 +29,6 @@ class Selection:
     score_P: Tensor
     reported_P2: Tensor
 
-    def first(self, count: int) -> Selection:
-        """The best `count` of them."""
-        return Selection(self.anchor_P[:count], self.score_P[:count], self.reported_P2[:count])
-
 
 def select(proposals: Proposals, video: int, steps: int, config: InferenceConfig) -> Selection:
     """The paper's selection for row `video` of a batch, whose video has `steps` steps; intervals are cut to it."""
@@ -58,14 +54,19 @@ def select(proposals: Proposals, video: int, steps: int, config: InferenceConfig
     return Selection(order_P, score_A[order_P], clipped_A2[order_P])
 
 
+def released_end(steps: int, seconds_per_step: float) -> float:
+    """Where the release lets a video of `steps` steps end: it adds two steps in seconds, not in steps."""
+    return steps + 2 * seconds_per_step
+
+
 def select_released(
     proposals: Proposals, video: int, steps: int, config: InferenceConfig, seconds_per_step: float
 ) -> Selection:
-    """The release's selection, unit mix-up included: the video "ends" at steps + 2 x seconds per step.
+    """The release's selection, mixed-up units of `released_end` included.
 
     Kernels longer than the video take no part. Its minimum of 50 never has an effect, so `min_proposals` has none here.
     """
-    limit = steps + 2 * seconds_per_step
+    limit = released_end(steps, seconds_per_step)
     intervals_A2 = proposals.intervals_BA2[video]
     score_A = proposals.logits_BA[video].sigmoid()
     usable_A = proposals.anchors_A2[:, 1] <= steps
@@ -77,6 +78,5 @@ def select_released(
     order_P = order_P[(start_P < end_P) & (start_P >= 0) & (end_P < limit)]
     windows_P2 = rounded_windows(intervals_A2[order_P], intervals_A2.new_tensor(min(limit, proposals.steps)))
     loses_PP = temporal_iou(intervals_A2[order_P].double(), windows_P2.double()) > config.suppression_iou
-    kept_P = suppress(loses_PP)
-    chosen = Selection(order_P[kept_P], score_A[order_P][kept_P], windows_P2[kept_P])
-    return chosen.first(config.max_proposals)
+    kept_P = suppress(loses_PP).nonzero()[: config.max_proposals, 0]
+    return Selection(order_P[kept_P], score_A[order_P[kept_P]], windows_P2[kept_P])

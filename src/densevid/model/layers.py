@@ -13,11 +13,11 @@ from torch import Tensor, nn
 def sinusoids(positions: Tensor, width: int) -> Tensor:
     """rho(pos, i) = sin(pos / 10000^(i/d)) for even i, cos(pos / 10000^((i-1)/d)) for odd i; `positions` may be real.
 
-    The shape of `positions` gains a last axis of `width`; gradients flow back to the positions.
+    The shape of `positions` gains a last axis of `width`, an odd one ends with a sine; gradients flow back.
     """
     even = torch.arange(0, width, 2, device=positions.device, dtype=torch.float32)
     angles = positions.float()[..., None] * torch.exp(even * (-math.log(10000.0) / width))
-    return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)
+    return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)[..., :width]
 
 
 class ReleasedLayerNorm(nn.Module):

@@ -77,7 +77,7 @@ class ProposalDecoder(nn.Module):
         self.grid = grid
         self.fast = not procnets  # the heads as in long_convolution.py, while training on a GPU
         self.rows = (0, 3, 2) if released else (0, 1, 2)
-        outputs = 4 if released else 3
+        self.outputs = outputs = 4 if released else 3
         sizes = list(zip(grid.kernels, grid.strides, strict=True))
         self.heads = nn.ModuleList(
             nn.Conv1d(width, outputs, kernel, stride) if procnets else AnchorHead(width, kernel, stride, outputs)
@@ -92,11 +92,11 @@ class ProposalDecoder(nn.Module):
         return Proposals(logits, torch.stack((shift, log_stretch), dim=-1), anchors_A2, memory_BTD.shape[1])
 
     def anchor_outputs(self, memory_BTD: Tensor) -> Tensor:
-        """The raw rows of all heads, B x rows x A; kernels longer than the video give no anchor."""
+        """The raw rows of all heads, B x rows x A; kernels longer than the video give no anchor, so A may be 0."""
         counts = self.grid.counts(memory_BTD.shape[1])
         if self.fast and self.training and memory_BTD.is_cuda and all(counts):
             with torch.autocast(memory_BTD.device.type, enabled=False):
                 return torch.cat(fast_heads(memory_BTD, list(self.heads), self.grid), dim=2)  # type: ignore[arg-type]
         memory_BDT = memory_BTD.transpose(1, 2).contiguous()
         outputs = [head(memory_BDT) for head, count in zip(self.heads, counts, strict=True) if count]
-        return torch.cat(outputs, dim=2)
+        return torch.cat(outputs, dim=2) if outputs else memory_BTD.new_empty(len(memory_BTD), self.outputs, 0)

@@ -41,17 +41,17 @@ class BiLSTMEncoder(nn.Module):
 
 @dataclass
 class RecurrentState:
-    """The memory per layer with its part of the attention energy, and the hidden and cell state of every layer."""
+    """The memory per layer with its keys, and the hidden and cell state of every layer."""
 
     memory: Memory
-    energies: list[Tensor]
+    keys: list[Tensor]
     hidden: list[Tensor]
     cell: list[Tensor]
 
     def select(self, index_P: Tensor) -> None:
         """Go on with these rows, repeated or reordered as a beam search needs them."""
         self.memory = self.memory.select(index_P)
-        self.energies = [energies[index_P] for energies in self.energies]
+        self.keys = [keys[index_P] for keys in self.keys]
         self.hidden = [hidden[index_P] for hidden in self.hidden]
         self.cell = [cell[index_P] for cell in self.cell]
 
@@ -83,14 +83,15 @@ class LSTMDecoder(nn.Module):
         self.words = nn.Linear(width, vocabulary_size)
 
     def begin(self, memory: Memory) -> RecurrentState:
-        """Start from the mean of the masked memory."""
-        steps_P1 = memory.valid_BT.sum(dim=1, keepdim=True).clamp(min=1)
-        means = [layer.sum(dim=1) / steps_P1 for layer in memory.layers]
-        energies = [
+        """Start from the mean of the memory over the event's steps, each counted as much as the mask lets through."""
+        counted_PT = memory.valid_BT if memory.event_mask_BT is None else memory.valid_BT * memory.event_mask_BT
+        steps_P1 = counted_PT.sum(dim=1, keepdim=True).clamp(min=1)
+        means = [layer.sum(dim=1) / steps_P1.to(layer.dtype) for layer in memory.layers]
+        keys = [
             attention.key(layer)  # type: ignore[operator]
             for attention, layer in zip(self.attention, memory.layers, strict=True)
         ]
-        return RecurrentState(memory, energies, [mean.tanh() for mean in means], [mean.clone() for mean in means])
+        return RecurrentState(memory, keys, [mean.tanh() for mean in means], [mean.clone() for mean in means])
 
     def forward(self, words_PL: Tensor, state: RecurrentState) -> Tensor:
         """Logits P x L x V of the word after each given word; `state` moves on."""
@@ -101,7 +102,7 @@ class LSTMDecoder(nn.Module):
     def _step(self, input_PD: Tensor, state: RecurrentState) -> Tensor:
         for index, (attention, cell) in enumerate(zip(self.attention, self.cells, strict=True)):
             layer_memory = state.memory.layers[index]
-            context_PD = attention(state.hidden[index], state.energies[index], layer_memory, state.memory.valid_BT)
+            context_PD = attention(state.hidden[index], state.keys[index], layer_memory, state.memory.valid_BT)
             joined = torch.cat((input_PD, context_PD), dim=-1)
             state.hidden[index], state.cell[index] = cell(joined, (state.hidden[index], state.cell[index]))
             input_PD = self.dropout(state.hidden[index])

@@ -12,7 +12,7 @@ from densevid.model.layers import FeedForward, MultiHeadAttention, ResidualNorm,
 
 @dataclass(frozen=True)
 class Memory:
-    """What the encoder hands to a decoder: F^1 ... F^L, and which steps are part of the video.
+    """What the encoder hands to a decoder: F^1 ... F^L, which steps are part of the video, and the mask it was under.
 
     `padded = False` promises that all steps are, which attention rewards with its fastest kernels.
     """
@@ -20,6 +20,7 @@ class Memory:
     layers: tuple[Tensor, ...]
     valid_BT: Tensor
     padded: bool = True
+    event_mask_BT: Tensor | None = None
 
     @property
     def last_BTD(self) -> Tensor:
@@ -29,11 +30,12 @@ class Memory:
     def masked(self, event_mask_BT: Tensor) -> Memory:
         """Every layer times the event mask: what is outside the event becomes zero vectors."""
         masked = tuple(layer * event_mask_BT[..., None].to(layer.dtype) for layer in self.layers)
-        return replace(self, layers=masked)
+        return replace(self, layers=masked, event_mask_BT=event_mask_BT)
 
     def select(self, index_P: Tensor) -> Memory:
         """The memory of the videos in `index_P`, one row per proposal."""
-        return Memory(tuple(layer[index_P] for layer in self.layers), self.valid_BT[index_P], self.padded)
+        mask = None if self.event_mask_BT is None else self.event_mask_BT[index_P]
+        return Memory(tuple(layer[index_P] for layer in self.layers), self.valid_BT[index_P], self.padded, mask)
 
     @property
     def attended(self) -> Tensor | None:
@@ -87,7 +89,7 @@ class SelfAttentionEncoder(nn.Module):
         for layer in self.layers:
             steps_BTD = _keep(layer(steps_BTD, memory.attended), kept_BT)
             outputs.append(steps_BTD)
-        return replace(memory, layers=tuple(outputs))
+        return replace(memory, layers=tuple(outputs), event_mask_BT=event_mask_BT)
 
 
 def _keep(steps_BTD: Tensor, kept_BT: Tensor | None) -> Tensor:

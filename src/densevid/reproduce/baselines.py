@@ -11,6 +11,7 @@ and frequent_whole_video.json. Deterministic; nothing in it is trained.
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -20,6 +21,8 @@ from densevid.artifacts import provenance
 from densevid.data.annotations import Annotations, read_annotations
 from densevid.data.feature_layouts import open_features
 from densevid.data.feature_source import FeatureSource
+from densevid.data.timeline_plan import TimelinePlan
+from densevid.errors import InputError, one_line
 from densevid.events import Event, write_events
 from densevid.reproduce.caption_baselines import NearestNeighbour, described, most_frequent_sentence
 from densevid.reproduce.span_baselines import PriorGrid, ScoredSpans, Spans, change_points, whole_video
@@ -49,6 +52,12 @@ def training_fractions(annotations: Annotations) -> Spans:
         for event in events
     ]
     return np.clip(np.array(rows, dtype=np.float64).reshape(-1, 2), 0, 1)
+
+
+def training_fractions_of(plans: Iterable[TimelinePlan]) -> Spans:
+    """The same for composed timelines."""
+    rows = [(event.start / plan.ticks, event.end / plan.ticks) for plan in plans for event in plan.events]
+    return np.array(rows, dtype=np.float64).reshape(-1, 2)
 
 
 def as_events(spans: ScoredSpans, sentence: str = "") -> list[Event]:
@@ -112,4 +121,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    try:
+        raise SystemExit(main())
+    except InputError as error:
+        print(one_line(error), file=sys.stderr)
+        raise SystemExit(2) from None

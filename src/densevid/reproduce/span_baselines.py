@@ -15,6 +15,9 @@ from densevid.tracks import FeatureTrack
 
 Spans = npt.NDArray[np.float64]
 TIOUS = np.arange(0.5, 0.96, 0.05)
+ROUNDING = 1e-9
+TIE_BREAK = 0.01  # of a tIoU: of spans that reach the same tIoUs, the closer one
+FAINTEST = 1e-4  # of the length of a feature vector: what changes less does not change
 GRID = 40  # the starts and ends that a span of the prior grid can have
 WINDOW = 2.0  # seconds on each side of a possible change point
 MOST_POINTS = 40
@@ -49,14 +52,15 @@ class PriorGrid:
         edges = np.arange(GRID + 1) / GRID
         first, last = np.triu_indices(GRID + 1, k=1)
         candidates_C2 = np.stack([edges[first], edges[last]], axis=1)
-        level_CE = _tious_reached(candidates_C2, training_E2)
-        best_E = np.zeros(len(training_E2), dtype=np.int8)
+        iou_CE = _tiou(candidates_C2, training_E2)
+        value_CE = (_reached(iou_CE) + TIE_BREAK * iou_CE).astype(np.float32)
+        best_E = np.zeros(len(training_E2), dtype=np.float32)
         chosen: list[int] = []
         for _ in range(min(count, len(candidates_C2))):
-            gain_C = np.maximum(level_CE - best_E, 0).sum(axis=1, dtype=np.int64)
+            gain_C = np.maximum(value_CE - best_E, 0).sum(axis=1, dtype=np.float64)
             gain_C[chosen] = -1
             chosen.append(int(gain_C.argmax()))
-            best_E = np.maximum(best_E, level_CE[chosen[-1]])
+            best_E = np.maximum(best_E, value_CE[chosen[-1]])
         return cls(candidates_C2[chosen])
 
     def spans(self, seconds: float) -> ScoredSpans:
@@ -91,19 +95,11 @@ def change_strengths(track: FeatureTrack, window: float = WINDOW) -> tuple[npt.N
     mean_after = (total_TF[after] - total_TF[middle]) / (after - middle)[:, None]
     strength = np.linalg.norm(mean_after - mean_before, axis=1)
     around = np.concatenate([[-np.inf], strength, [-np.inf]])
-    peaks = np.flatnonzero((strength >= around[:-2]) & (strength > around[2:]))
+    visible = strength > FAINTEST * np.linalg.norm(values_TF, axis=1).mean()
+    peaks = np.flatnonzero(visible & (strength >= around[:-2]) & (strength > around[2:]))
     kept = np.sort(peaks[np.argsort(-strength[peaks], kind="stable")[:MOST_POINTS]])
     strongest = strength.max(initial=0.0)
     return np.concatenate([[0], middle[kept], [length]]), np.concatenate([[strongest], strength[kept], [strongest]])
-
-
-def _tious_reached(candidates_C2: Spans, events_E2: Spans) -> npt.NDArray[np.int8]:
-    """How many of the tIoUs each candidate reaches with each event."""
-    start = np.maximum(candidates_C2[:, None, 0], events_E2[:, 0])
-    end = np.minimum(candidates_C2[:, None, 1], events_E2[:, 1])
-    shared = np.maximum(end - start, 0)
-    union = np.diff(candidates_C2) + np.diff(events_E2).T - shared
-    return np.searchsorted(TIOUS - 1e-9, shared / union, side="right").astype(np.int8)
 
 
 def average_recall(predicted: Sequence[ScoredSpans], truth: Sequence[Spans], allowed: int) -> float:
@@ -111,6 +107,30 @@ def average_recall(predicted: Sequence[ScoredSpans], truth: Sequence[Spans], all
     reached, events = 0, 0
     for spans, events_E2 in zip(predicted, truth, strict=True):
         if len(events_E2):
-            reached += int(_tious_reached(spans.top(allowed).spans_N2, events_E2).max(axis=0, initial=0).sum())
+            reached += int(_reached(_tiou(spans.top(allowed).spans_N2, events_E2).max(axis=0, initial=0.0)).sum())
             events += len(events_E2)
     return reached / (events * len(TIOUS))
+
+
+def short_list_f1(predicted: Sequence[ScoredSpans], truth: Sequence[Spans], allowed: int) -> float:
+    """F1 of the best `allowed` spans of each video: precision and recall over all videos, averaged over the tIoUs."""
+    right = np.zeros(4)  # spans that reach a tIoU, spans x tIoUs, events reached, events x tIoUs
+    for spans, events_E2 in zip(predicted, truth, strict=True):
+        tiou_NE = _tiou(spans.top(allowed).spans_N2, events_E2)
+        right += [_reached(tiou_NE.max(axis=1, initial=0.0)).sum(), len(tiou_NE) * len(TIOUS), 0, 0]
+        right += [0, 0, _reached(tiou_NE.max(axis=0, initial=0.0)).sum(), len(events_E2) * len(TIOUS)]
+    precision, recall = right[0] / right[1], right[2] / right[3]
+    return float(2 * precision * recall / max(precision + recall, ROUNDING))
+
+
+def _tiou(first_N2: Spans, second_M2: Spans) -> Spans:
+    """Intersection over union of every span with every other."""
+    start = np.maximum(first_N2[:, None, 0], second_M2[:, 0])
+    end = np.minimum(first_N2[:, None, 1], second_M2[:, 1])
+    shared = np.maximum(end - start, 0)
+    return np.asarray(shared / (np.diff(first_N2) + np.diff(second_M2).T - shared))
+
+
+def _reached(tiou: Spans) -> npt.NDArray[np.int64]:
+    """How many of the TIOUS each overlap reaches."""
+    return np.searchsorted(TIOUS - ROUNDING, tiou, side="right")

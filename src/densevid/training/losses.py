@@ -14,12 +14,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from densevid.config import TrainingConfig
+from densevid.data.vocabulary import PAD
 from densevid.model.event_mask import EventMask
 from densevid.model.proposal_decoder import Proposals
 from densevid.training.ranks import share_of_count
 from densevid.training.targets import Targets
-
-PAD = 1
 
 
 @dataclass(frozen=True)

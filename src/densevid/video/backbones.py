@@ -108,9 +108,17 @@ def plug_in(
     Without a `weights` file the recipe carries the hash of the source file that the function stands in.
     """
     own_name = name or f"{function.__module__}:{function.__qualname__}"
+    if weights is not None and not Path(weights).is_file():
+        raise InputError(f"backbone {own_name}: its weights file {weights} is not there")
     describe = partial(_call_plug_in, own_name, function)
     black = np.zeros((2, frames_per_step, size, size, 3), np.uint8)
-    width = describe(black, np.zeros((2, frames_per_step))).shape[1]
+    try:
+        width = describe(black, np.zeros((2, frames_per_step))).shape[1]
+    except InputError:
+        raise
+    except Exception as error:  # whatever a function of the user's own may raise
+        reason = f"{type(error).__name__}: {one_line(error)}"
+        raise InputError(f"backbone {own_name}: fails on black pictures of shape {black.shape} ({reason})") from error
     made_of = weights or inspect.getsourcefile(function)
     digest = fingerprint(made_of) if made_of and Path(made_of).is_file() else "unknown"
     stream = own_name.rpartition(":")[2]
@@ -143,8 +151,11 @@ def _import_backbone(name: str) -> Backbone:
         sys.path.insert(0, os.getcwd())  # noqa: PTH109
     try:
         found = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise InputError(f"backbone {name}: cannot be imported ({one_line(error)})") from error
+    except InputError:
+        raise
+    except Exception as error:  # whatever a module of the user's own may raise
+        reason = f"{type(error).__name__}: {one_line(error)}"
+        raise InputError(f"backbone {name}: cannot be imported ({reason})") from error
     if isinstance(found, Backbone):
         return found
     if not callable(found):

@@ -21,6 +21,7 @@ from densevid.errors import InputError, one_line
 
 # Formats that hold pictures themselves. Playlists (hls, dash, concat, image2 ...) are left out on purpose.
 FORMATS = "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,gif,mpegts,mpeg,flv,asf,ogg,mxf,nut,yuv4mpegpipe,apng,ivf"
+COUNTS_FROM_ZERO = {"matroska"}  # its duration is the time of the end, wherever the pictures start
 MAX_PIXELS = 8192 * 8192
 READ_BLOCK = 1 << 18
 WORTH_THREADS = 640 * 360  # pixels; smaller pictures decode faster than threads can share them
@@ -51,12 +52,14 @@ def open_video(path: Path | str, *, decoder_threads: int = 1) -> Iterator[tuple[
 
 def declared_seconds(container: InputContainer, stream: VideoStream) -> float | None:
     """How long the file says its pictures last: by the stream if it says so, by the container otherwise."""
-    if stream.duration and stream.time_base and stream.duration > 0:
-        return float(stream.duration * stream.time_base)
-    tagged = _seconds_of_tag(stream.metadata.get("DURATION", ""))
-    if tagged:
-        return tagged
-    return container.duration / av.time_base if container.duration and container.duration > 0 else None
+    unit = stream.time_base or 0
+    if stream.duration and unit and stream.duration > 0:
+        return float(stream.duration * unit)
+    whole = container.duration / av.time_base if container.duration and container.duration > 0 else None
+    declared = _seconds_of_tag(stream.metadata.get("DURATION", "")) or whole
+    if declared and COUNTS_FROM_ZERO & set(container.format.name.split(",")):
+        declared = max(0.0, declared - max(0.0, float((stream.start_time or 0) * unit)))
+    return declared
 
 
 @contextmanager
@@ -100,6 +103,8 @@ def _refuse_to_open(url: str, flags: int, options: dict[str, str]) -> NoReturn:
 
 
 def _reason(error: BaseException) -> str:
+    if isinstance(error, av.ArgumentError):  # what a format off the list comes back as
+        return "not a video format that is read here"
     text = getattr(error, "strerror", None) or one_line(error)
     cut = "; it may have been cut short" if isinstance(error, av.InvalidDataError) else ""
     return f"{text}{cut}"

@@ -24,12 +24,15 @@ from densevid.video.frames import VideoSteps
 from densevid.video.windows import Step
 
 STEPS_AT_ONCE = 8  # the batch at which one core does most pictures a second
+GROWTH = 8  # a track that does not fit its array any more makes it longer by one part in so many
 
 
 def extract(
     path: Path | str, *, backbone: str | Backbone = DEFAULT, seconds_per_step: float = 0.5, device: Device = "auto"
 ) -> FeatureTrack:
     """The feature track of one video file; a file that can only be read in part gives a warning and that part."""
+    if not isinstance(path, str | Path):
+        raise InputError("extract takes the path of one video; extract_many(inputs, out=STORE) takes several")
     chosen = find_backbone(backbone) if isinstance(backbone, str) else backbone
     track, problem = Extractor(chosen, seconds_per_step, device=device).extract(path)
     if problem:
@@ -67,10 +70,9 @@ class Extractor:
         """The track of one file, and what could not be read of it."""
         times: list[float] = []
         with VideoSteps(path, self.sampling, decoder_threads=self.threads) as video:
-            parts = deque(self._vectors(_remembering(video, times)))
+            values = _joined(self._vectors(_remembering(video, times)))
             try:
                 clock = Clock.from_edges([*times, video.end])
-                values = _joined(parts, len(times))
                 track = FeatureTrack(values, clock, self.backbone.streams, self.recipe.id, video.end)
             except InputError as error:
                 raise InputError(f"{path}: {error}") from error
@@ -109,12 +111,14 @@ def _remembering(video: VideoSteps, times: list[float]) -> Iterator[Step]:
         yield step
 
 
-def _joined(parts: deque[Vectors], steps: int) -> Vectors:
-    """All parts as one array; each part is let go as it is copied, for those of a long video are large."""
-    values = np.empty((steps, parts[0].shape[1]), parts[0].dtype)
-    filled = 0
-    while parts:
-        part = parts.popleft()
+def _joined(parts: Iterator[Vectors]) -> Vectors:
+    """All parts as one array, which grows in place: those of a long video are too large to be held twice."""
+    values = next(parts).copy()
+    filled = len(values)
+    for part in parts:
+        if filled + len(part) > len(values):
+            values.resize((filled + len(part) + filled // GROWTH, values.shape[1]), refcheck=False)
         values[filled : filled + len(part)] = part
         filled += len(part)
+    values.resize((filled, values.shape[1]), refcheck=False)
     return values

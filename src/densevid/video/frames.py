@@ -70,7 +70,7 @@ class VideoSteps:
         self._account_for_losses()
 
     def _frames(self) -> Iterator[tuple[float, VideoFrame]]:
-        """Decoded frames with their times, in strictly increasing order; what does not fit is counted as lost."""
+        """Decoded frames with their times, in strictly increasing order; what does not fit is left out."""
         latest = -1.0
         for packet, needed in self._packets():
             for raw in self._decode(packet, needed):
@@ -85,6 +85,8 @@ class VideoSteps:
     def _decode(self, packet: VideoPacket | None, needed: bool) -> list[VideoFrame]:
         """The frames that leave the decoder when this packet enters; no packet: those that are still inside."""
         context = self._stream.codec_context
+        if not needed and context.codec.intra_only:
+            return []
         context.skip_frame = "DEFAULT" if needed else "NONREF"
         try:
             frames = context.decode(packet)
@@ -123,7 +125,9 @@ class VideoSteps:
                 self._note("the file is damaged")
 
     def _may_skip(self) -> bool:
-        known = self._stream.codec_context.name in SKIPPABLE_CODECS
+        """Whether the codec says which frames others are built upon (or that none is), and the packets when."""
+        context = self._stream.codec_context
+        known = context.name in SKIPPABLE_CODECS or context.codec.intra_only
         return self._skip and known and self._times.source == "pts"
 
     def _damaged(self, frames: int) -> None:

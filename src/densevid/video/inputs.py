@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from densevid.errors import InputError
@@ -12,35 +13,71 @@ from densevid.video.workers import Job
 LIST_SUFFIXES = {".txt", ".list"}
 VIDEO_SUFFIXES = {
     *(".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi", ".gif", ".mpg", ".mpeg", ".ts", ".m2ts", ".mts"),
-    *(".flv", ".wmv", ".asf", ".ogv", ".3gp", ".3g2", ".mxf", ".vob", ".y4m"),
+    *(".flv", ".wmv", ".asf", ".ogv", ".3gp", ".3g2", ".mxf", ".vob", ".y4m", ".nut", ".apng", ".ivf"),
 }
 
 
-def find_jobs(arguments: Iterable[str]) -> list[Job]:
-    """One job per video, its id the file's name without suffix; two videos with one id are refused."""
-    paths = [path for argument in arguments for path in _videos_of(argument)]
-    by_id: dict[str, dict[Path, None]] = defaultdict(dict)
-    for path in paths:
-        by_id[path.stem][path] = None
-    clashes = {video: list(same) for video, same in by_id.items() if len(same) > 1}
-    if clashes:
-        video, same = next(iter(clashes.items()))
-        more = f" (and {len(clashes) - 1} more such ids)" if len(clashes) > 1 else ""
-        raise InputError(f"{same[0]} and {same[1]} would both be called {video!r}{more}; rename one of them")
-    return [Job(video, next(iter(same))) for video, same in by_id.items()]
+@dataclass(frozen=True)
+class _Found:
+    """A video with the ids it could have, the shortest first."""
+
+    path: Path
+    ids: tuple[str, ...]
+
+    @classmethod
+    def below(cls, root: Path, path: Path) -> _Found:
+        inside = path.relative_to(root)
+        return cls(path, (path.stem, inside.with_suffix("").as_posix(), inside.as_posix()))
 
 
-def _videos_of(argument: str) -> Iterator[Path]:
-    path = Path(argument)
+def find_jobs(arguments: Iterable[str | Path]) -> tuple[list[Job], list[str]]:
+    """One job per video, and a line for each argument or file that cannot become one.
+
+    A video's id is its file's name without suffix. Where several found in a folder share it, theirs is their path
+    inside that folder, with the suffix if it takes that; those that still share one are refused.
+    """
+    found: dict[Path, _Found] = {}  # by where a path really leads: one file named twice is one video
+    problems: list[str] = []
+    for argument in arguments:
+        try:
+            for video in _videos_of(Path(argument)):
+                found.setdefault(_real(video.path), video)
+        except InputError as error:
+            problems.append(str(error))
+    jobs, clashes = _with_ids(list(found.values()))
+    return jobs, problems + clashes
+
+
+def _with_ids(found: list[_Found]) -> tuple[list[Job], list[str]]:
+    """Give each video the shortest of its ids that no other has; and say which have none."""
+    tried = [0] * len(found)
+    while True:
+        chosen = [video.ids[level] for video, level in zip(found, tried, strict=True)]
+        count = Counter(chosen)
+        stuck = [n for n, video in enumerate(found) if count[chosen[n]] > 1 and tried[n] + 1 < len(video.ids)]
+        if not stuck:
+            break
+        for number in stuck:
+            tried[number] += 1
+    jobs = [Job(name, video.path) for name, video in zip(chosen, found, strict=True) if count[name] == 1]
+    clashes = [
+        f"{video.path}: {count[name]} of the videos named would be called {name!r}; rename it, or name the folder above"
+        for name, video in zip(chosen, found, strict=True)
+        if count[name] > 1
+    ]
+    return jobs, clashes
+
+
+def _videos_of(path: Path) -> Iterator[_Found]:
     if path.is_dir():
-        found = sorted(file for file in path.rglob("*") if file.suffix.lower() in VIDEO_SUFFIXES and file.is_file())
-        if not found:
+        files = sorted(file for file in path.rglob("*") if file.suffix.lower() in VIDEO_SUFFIXES and file.is_file())
+        if not files:
             raise InputError(f"{path}: no video in this folder (looked for {', '.join(sorted(VIDEO_SUFFIXES))})")
-        yield from found
+        yield from (_Found.below(path, file) for file in files)
     elif path.suffix.lower() in LIST_SUFFIXES and path.is_file():
-        yield from _listed(path)
+        yield from (_Found(file, (file.stem,)) for file in _listed(path))
     else:
-        yield path
+        yield _Found(path, (path.stem,))
 
 
 def _listed(path: Path) -> list[Path]:
@@ -52,4 +89,20 @@ def _listed(path: Path) -> list[Path]:
     listed = [path.parent / line for line in lines if line and not line.startswith("#")]
     if not listed:
         raise InputError(f"{path}: an empty list; write one path of a video a line")
+    if not any(_is_there(file) for file in listed):
+        raise InputError(f"{path}: not a list of videos: none of its {len(listed)} lines names a file that is there")
     return listed
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # a line too long to be a name, or with a zero byte
+        return False
+
+
+def _real(path: Path) -> Path:
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError, ValueError):  # a name that leads nowhere is told when it is opened
+        return path

@@ -10,6 +10,7 @@ import multiprocessing
 import signal
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -79,11 +80,18 @@ class _Worker:
         theirs.close()  # so that the end of the worker is the end of the pipe
 
     def start(self, job: Job) -> None:
-        """Give it a video."""
+        """Give it a video; a worker that died in between is replaced once, after that the video fails as its own."""
         self.job = job
         if not self._process.is_alive():
             self._launch()
-        self.connection.send(job)
+        try:
+            self.connection.send(job)
+        except OSError:
+            self.connection.close()
+            self._process.join()
+            self._launch()
+            with suppress(OSError):  # `outcome` finds the pipe at its end and says so
+                self.connection.send(job)
 
     def outcome(self) -> Outcome:
         """What came back; a pipe that ends instead means that the worker died."""

@@ -1,0 +1,172 @@
+"""Many videos become a feature store: what is missing goes through the workers, and a report says what became of it.
+
+Every outcome is appended to a log in the store as it arrives, so that neither an interrupt nor a kill loses what is
+known about a video; the report is made of that log, runs before this one included.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from densevid.artifacts import provenance, write_json
+from densevid.data.feature_store import FeatureStore
+from densevid.errors import InputError
+from densevid.video.backbones import DEFAULT, Backbone, find_backbone
+from densevid.video.engines import Device, chosen_device
+from densevid.video.extract import Extractor, usable_cores
+from densevid.video.inputs import find_jobs
+from densevid.video.workers import Job, Outcome, extract_all
+
+REPORT = "extract-report.json"
+LOG = "extract-log.jsonl"
+WORKERS_ON_A_GPU = 4
+MOST_WORKERS_PER_CORE = 4
+
+
+@dataclass
+class ExtractionReport:
+    """What became of the videos that were named; `read_in_part` also of those that were there before."""
+
+    store: Path
+    named: int
+    extracted: int = 0
+    already_there: int = 0
+    seconds: float = 0.0
+    failed: list[str] = field(default_factory=list)
+    read_in_part: list[str] = field(default_factory=list)
+
+
+def extract_many(
+    inputs: Iterable[str | Path],
+    out: Path | str,
+    *,
+    backbone: str | Backbone = DEFAULT,
+    seconds_per_step: float = 0.5,
+    device: Device = "auto",
+    workers: int | None = None,
+    resume: bool = False,
+) -> ExtractionReport:
+    """Videos, folders and lists into the feature store `out`; a file that cannot be used is in the report.
+
+    Workers are processes that import the main module, so a script calls this under `if __name__ == "__main__":`.
+    """
+    if isinstance(inputs, str | Path):
+        inputs = [inputs]
+    extraction = Extraction(inputs, workers, device)
+    chosen = find_backbone(backbone) if isinstance(backbone, str) else backbone
+    for _ in extraction.into(out, extraction.extractor(chosen, seconds_per_step), resume=resume):
+        pass
+    return extraction.report
+
+
+class Extraction:
+    """One run over some inputs: `jobs` is what was named, `missing` what the store does not have yet."""
+
+    def __init__(self, inputs: Iterable[str | Path], workers: int | None = None, device: Device = "auto") -> None:
+        if workers is not None and workers < 1:
+            raise InputError(f"workers must be at least 1, got {workers}")
+        self.jobs, self._refused = find_jobs(inputs)
+        if not self.jobs:
+            raise InputError("; ".join(self._refused) or "no video was named")
+        self.device = device
+        most = MOST_WORKERS_PER_CORE * usable_cores()
+        self.workers = min(workers or _usual_workers(device), most, len(self.jobs))
+        self.missing: list[Job] = []
+
+    def extractor(self, backbone: Backbone, seconds_per_step: float = 0.5, dtype: str = "float16") -> Extractor:
+        """What each of its workers uses."""
+        threads = max(1, usable_cores() // self.workers)
+        return Extractor(backbone, seconds_per_step, device=self.device, threads=threads, dtype=dtype)
+
+    def open_store(self, out: Path | str, extractor: Extractor, *, resume: bool = False) -> FeatureStore:
+        """The store, made or resumed; from then on it is known what is missing."""
+        self.store = FeatureStore.create(
+            out,
+            extractor.backbone.streams,
+            dtype=extractor.dtype.name,
+            recipe=extractor.recipe,
+            provenance=provenance(command="extract"),
+            resume=resume,
+        )
+        self.missing = [job for job in self.jobs if job.video not in self.store]
+        return self.store
+
+    def into(self, out: Path | str, extractor: Extractor, *, resume: bool = False) -> Iterator[Outcome]:
+        """Open the store and run; see `run`."""
+        self.open_store(out, extractor, resume=resume)
+        return self.run(extractor)
+
+    def run(self, extractor: Extractor) -> Iterator[Outcome]:
+        """Extract what is missing; each outcome is logged before it is given, and `report` is there at the end."""
+        there = len(self.jobs) - len(self.missing)
+        self.report = ExtractionReport(self.store.path, len(self.jobs) + len(self._refused), already_there=there)
+        self.report.failed += self._refused
+        try:
+            for outcome in extract_all(self.missing, extractor, self.store.add, self.workers):
+                self._note(outcome)
+                yield outcome
+        finally:
+            with suppress(OSError):  # a full disk has been told already; the log is there for the next run
+                self._finish()
+
+    def _note(self, outcome: Outcome) -> None:
+        if outcome.is_fatal:
+            raise self._no_room(outcome.error or "")
+        self.report.extracted += outcome.error is None
+        self.report.seconds += outcome.seconds
+        if outcome.error:
+            self.report.failed.append(outcome.error)
+        row = {
+            "video": outcome.job.video,
+            "path": str(outcome.job.path),
+            "error": outcome.error,
+            "warning": outcome.warning,
+        }
+        try:
+            with (self.store.path / LOG).open("a", encoding="utf-8") as log:
+                log.write(json.dumps(row) + "\n")
+        except OSError as error:
+            raise self._no_room(f"cannot save: {error.strerror}") from error
+
+    def _no_room(self, what: str) -> InputError:
+        return InputError(f"{self.store}: {what}; make room and run it again with --resume")
+
+    def _finish(self) -> None:
+        """Write the report of the store: the last that is known of each video of any run."""
+        self.store.refresh()
+        known = _last_known(self.store.path / LOG)
+        partial = {video: f"{row['path']}: {row['warning']}" for video, row in known.items() if row.get("warning")}
+        named = {job.video for job in self.jobs}
+        self.report.read_in_part = [line for video, line in partial.items() if video in named]
+        content = {
+            "extracted": self.report.extracted,
+            "already_there": self.report.already_there,
+            "seconds": self.report.seconds,
+            "failed": self._refused
+            + [row["error"] for video, row in known.items() if row.get("error") and video not in self.store],
+            "read_in_part": list(partial.values()),
+            "provenance": provenance(recipe=self.store.recipe.id if self.store.recipe else None),
+        }
+        write_json(self.store.path / REPORT, content)
+
+
+def _last_known(log: Path) -> dict[str, dict[str, Any]]:
+    """The newest row of each video; a line that a kill cut short is left out."""
+    known: dict[str, dict[str, Any]] = {}
+    for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if log.is_file() else []:
+        try:
+            row = json.loads(line)
+            known[row["video"]] = row
+        except (ValueError, KeyError, TypeError):
+            continue
+    return known
+
+
+def _usual_workers(device: Device) -> int:
+    """One per core; a GPU is kept busy by few, and each holds some of its memory."""
+    return min(usable_cores(), WORKERS_ON_A_GPU) if chosen_device(device) == "cuda" else usable_cores()

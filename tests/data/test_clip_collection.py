@@ -1,0 +1,105 @@
+"""Collections are read as they are, and what is wrong with one is a single line that names it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from clip_collections import write_collection
+from densevid.data.clip_collection import ClipCollection, share_of
+from densevid.errors import InputError
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write_collection(tmp_path / "clips")
+
+
+def change(folder: Path, clip: str, **values: object) -> None:
+    content = json.loads((folder / "clips.json").read_text())
+    content[clip] |= values
+    (folder / "clips.json").write_text(json.dumps(content))
+
+
+def test_the_rate_of_the_rows_is_found(folder: Path) -> None:
+    collection = ClipCollection.read(folder)
+    assert collection.seconds_per_row == 0.5
+    assert collection.streams == (("clip", 16),)
+    assert len(collection.split("test")) + len(collection.split("train")) == 150
+
+
+def test_parts_of_a_split_share_no_source_and_make_up_the_whole(folder: Path) -> None:
+    collection = ClipCollection.read(write_collection(folder.parent / "many", clips=800))
+    fit, dev = collection.split("train-fit"), collection.split("train-dev")
+    assert not {clip.source for clip in fit} & {clip.source for clip in dev}
+    assert sorted(clip.name for clip in (*fit, *dev)) == sorted(clip.name for clip in collection.split("train"))
+    assert 0.05 < len(dev) / (len(fit) + len(dev)) < 0.16
+
+
+def test_shares_are_fixed_for_ever_and_spread_evenly() -> None:
+    expected = int(hashlib.sha256(b"development\0abc").hexdigest()[:16], 16) / 16**16
+    assert share_of("abc", "development") == expected != share_of("abc", "background")
+    shares = np.array([share_of(str(number), "background") for number in range(2000)])
+    assert abs(np.histogram(shares, 10, (0, 1))[0] - 200).max() < 60
+
+
+def test_the_recipe_does_not_depend_on_the_numbers(folder: Path) -> None:
+    other = write_collection(folder.parent / "other", seed=1, clips=40)
+    assert ClipCollection.read(folder).recipe.id == ClipCollection.read(other).recipe.id
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"rows": 10**6}, "rows .* are not in features.npy"),
+        ({"rows": 0}, "are not in features.npy"),
+        ({"first_row": -1}, "are not in features.npy"),
+        ({"first_row": "0"}, "must be whole numbers"),
+        ({"seconds": 0}, "seconds must be a positive number"),
+        ({"seconds": None}, "seconds must be a positive number"),
+        ({"captions": "a man"}, "captions must be a list of sentences"),
+        ({"captions": [1]}, "captions must be a list of sentences"),
+        ({"split": 3}, "needs the name of its split"),
+    ],
+)
+def test_a_bad_entry_is_one_line_that_names_the_clip(folder: Path, values: dict[str, object], message: str) -> None:
+    change(folder, "clip3", **values)
+    with pytest.raises(InputError, match=f"clip3: .*{message}"):
+        ClipCollection.read(folder)
+
+
+def test_what_is_missing_is_named(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"clips.json: no such file"):
+        ClipCollection.read(tmp_path / "nowhere")
+    with pytest.raises(InputError, match="there is no split 'vall'; there are test, train, "):
+        ClipCollection.read(folder).split("vall")
+    (folder / "features.npy").unlink()
+    with pytest.raises(InputError, match=r"needs features.npy or a folder clips/"):
+        ClipCollection.read(folder)
+    (folder / "clips").mkdir()
+    with pytest.raises(InputError, match=r"clips/clip0.mp4 is missing \(150 of 150 are\)"):
+        ClipCollection.read(folder)
+
+
+def test_features_that_are_not_an_array_of_numbers_are_refused(folder: Path) -> None:
+    (folder / "features.npy").write_bytes(b"not an array")
+    with pytest.raises(InputError, match=r"features.npy: not a readable .npy array"):
+        ClipCollection.read(folder)
+    np.save(folder / "features.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    with pytest.raises(InputError, match=r"features.npy: not a readable .npy array"):
+        ClipCollection.read(folder)
+    np.save(folder / "features.npy", np.zeros((3, 4), dtype=np.int64))
+    with pytest.raises(InputError, match="rows x width of floating-point numbers"):
+        ClipCollection.read(folder)
+
+
+def test_a_clip_name_cannot_leave_the_folder(folder: Path) -> None:
+    content = json.loads((folder / "clips.json").read_text())
+    content["../../secret"] = content.pop("clip3")
+    (folder / "clips.json").write_text(json.dumps(content))
+    with pytest.raises(InputError, match="not a usable clip name"):
+        ClipCollection.read(folder)

@@ -1,0 +1,79 @@
+"""Timelines and clips as feature sources, and as samples without end."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from clip_collections import write_collection
+from densevid.config import Config
+from densevid.data.batches import SegmentDataset
+from densevid.data.clip_collection import ClipCollection
+from densevid.data.timeline_sources import ClipFeatures, ComposedFeatures, TimelineSamples
+from densevid.data.timelines import TimelineGenerator
+from densevid.data.vocabulary import Vocabulary
+from densevid.errors import InputError
+
+
+@pytest.fixture(scope="module")
+def collection(tmp_path_factory: pytest.TempPathFactory) -> ClipCollection:
+    return ClipCollection.read(write_collection(tmp_path_factory.mktemp("sources") / "clips"))
+
+
+@pytest.fixture(scope="module")
+def config() -> Config:
+    return Config().with_values(
+        {
+            "model": {"window": 120, "kernels": [1, 5]},
+            "features": {"streams": ["clip"], "widths": [16]},
+            "training": {"max_words": 8},
+        }
+    )
+
+
+def test_composed_videos_can_be_trained_on_as_any_others(collection: ClipCollection, config: Config) -> None:
+    generator = TimelineGenerator(collection, "train")
+    source = ComposedFeatures(generator, 12)
+    annotations = source.annotations(annotators=2)
+    vocabulary = Vocabulary.build(generator.sentences(), min_count=1)
+    data = SegmentDataset(annotations, source, vocabulary, config)
+    assert len(source) == len(source.videos()) == data.report.videos == 12
+    batch = data.collate([data[0], data[len(data) - 1]])
+    assert batch.features_BTF.shape == (2, 120, 16)
+    video = source.videos()[5]
+    assert source.extent(video).steps == len(source.track(video)) and video in source
+    events = annotations.events[video]
+    assert len(events) == 2 * len(generator.plan(5).events)
+    assert max(event.end for event in events) <= source.extent(video).duration + 1e-9
+    with pytest.raises(InputError, match="train-9-000000: no features in the timelines of"):
+        source.track("train-9-000000")
+
+
+def test_clips_are_videos_with_one_event_each(collection: ClipCollection) -> None:
+    source = ClipFeatures(collection, "test")
+    clip = collection.split("test")[3]
+    track = source.track(clip.name)
+    np.testing.assert_array_equal(track.values, collection.features[clip.first_row : clip.first_row + clip.rows])
+    events = source.annotations().events[clip.name]
+    assert [event.sentence for event in events] == list(clip.captions)
+    assert {(event.start, event.end) for event in events} == {(0.0, clip.seconds)}
+
+
+def test_samples_without_end_depend_on_their_index_alone(collection: ClipCollection, config: Config) -> None:
+    generator = TimelineGenerator(collection, "train")
+    vocabulary = Vocabulary.build(generator.sentences(), min_count=1)
+    samples = TimelineSamples(generator, vocabulary, config, count=10)
+    again = TimelineSamples(TimelineGenerator(collection, "train"), vocabulary, config, count=99)
+    far = 10**6 + 3
+    assert len(samples) == 10
+    for index in (far, 2):
+        first, second = samples[index], again[index]
+        assert np.array_equal(first.features_TF, second.features_TF) and torch.equal(first.words_PL, second.words_PL)
+        assert first.segment_index_P.tolist() == second.segment_index_P.tolist()
+        assert int(first.segment_index_P) < len(first.events_G2)
+        assert (first.events_G2[:, 0] < first.events_G2[:, 1]).all() and first.events_G2.max() <= len(first.features_TF)
+    batch = samples.collate([samples[index] for index in range(6)])
+    assert batch.features_BTF.shape == (6, 120, 16)
+    words = {tuple(sample.words_PL.flatten().tolist()) for sample in map(samples.__getitem__, range(20))}
+    assert len(words) > 5
