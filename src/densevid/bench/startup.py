@@ -21,13 +21,13 @@ from densevid.bench.process_memory import run_measured
 from densevid.config import load_config
 from densevid.data.annotations import read_annotations
 from densevid.data.loading import Loader, Plan
-from densevid.demo import SENTENCES
 from densevid.errors import InputError
 from densevid.training.prepare import DataFiles, prepare
 
 VIDEOS = {"training": 10_009, "validation": 4_917}
 STREAMS = {"resnet": 2048, "bn": 1024}
 REAL_VALUES = 16
+SENTENCES = ("a dog runs across the garden", "two people dance in a kitchen", "someone slowly pours tea")
 SMALL = ("model.width=32", "model.hidden=32", "model.heads=2", "model.layers=1", "training.batch_size=8")
 
 

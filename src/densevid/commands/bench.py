@@ -15,6 +15,7 @@ from importlib import import_module
 SUBJECTS = {
     "evaluate": "the official evaluations, against a loop over pycocoevalcap",
     "extract": "from video files to features, against decoding and networks one after the other",
+    "segments": "training with several segments a video, against one",
     "startup": "the start of a training run on all of ActivityNet Captions, with sparse features",
     "train": "training steps of the paper's configuration, against plain heads and float32",
 }
