@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-Pictures = npt.NDArray[np.uint8]
+from densevid.video.windows import Pictures
 
 FASTEST = 16.0  # pixels per 1/25 s at the size of the picture; anything faster looks the same
 UNIT = 1 / 25  # seconds: speeds are in pixels per this, whatever the frame rate

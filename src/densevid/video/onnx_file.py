@@ -16,7 +16,6 @@ import numpy.typing as npt
 from densevid.video.network import Network, Operation
 
 FLOAT, UINT8 = 1, 2
-OPERATION_NAMES = {"add": "Add"}
 
 
 class OnnxNetwork:
@@ -82,8 +81,10 @@ def _nodes_of(operation: Operation) -> Iterable[bytes]:
             yield _node("Flatten", [f"{output}_square"], output, axis=1)
         case "concatenate":
             yield _node("Concat", inputs, output, axis=1)
+        case "add":
+            yield _node("Add", inputs, output)
         case kind:
-            yield _node(OPERATION_NAMES[kind], inputs, output)
+            raise ValueError(f"there is no ONNX operation for {kind!r}")
 
 
 def _window(operation: Operation) -> dict[str, Any]:

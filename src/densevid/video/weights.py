@@ -18,7 +18,7 @@ from densevid.video.network import Network, Weights
 
 EPSILON = 1e-3  # of the batch normalisation, in both networks
 
-# I3D's Inception blocks: filters of [1x1], [1x1, 3x3], [1x1, 3x3], [pool, 1x1]; pools (kernel, stride) stand between.
+# I3D's Inception blocks by name, and the pools (kernel, stride) between them.
 INCEPTION: list[tuple[str, tuple[int, ...], tuple[int, ...]] | str] = [
     "Mixed_3b",
     "Mixed_3c",
