@@ -70,7 +70,7 @@ def test_smoothing_is_for_training_alone() -> None:
     with torch.no_grad():
         model.caption_decoder.words.weight.zero_()
         model.caption_decoder.words.bias.zero_()
-    assert float(total_loss(model.train(), batch, uniform)[1].words) == pytest.approx(float(logs), rel=1e-4)
+    assert total_loss(model.train(), batch, uniform)[1].words.item() == pytest.approx(float(logs), rel=1e-4)
 
 
 @pytest.mark.parametrize(

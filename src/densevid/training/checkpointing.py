@@ -6,6 +6,8 @@ Tensors (weights, average, optimiser, random states of every rank) are safetenso
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -53,6 +55,16 @@ def write(path: Path, tensors: Tensors, state: Mapping[str, Any]) -> None:
     on_host = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
     with atomic_path(path) as temporary:
         save_file(on_host, temporary, metadata={"state": json.dumps(state, allow_nan=False)})
+
+
+def duplicate(path: Path, name: Path) -> None:
+    """The same checkpoint under another name; no second copy on disks that can link."""
+    with atomic_path(name) as temporary:
+        temporary.unlink()
+        try:
+            os.link(path, temporary)
+        except OSError:
+            shutil.copyfile(path, temporary)
 
 
 def read(path: Path) -> tuple[Tensors, dict[str, Any]]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from densevid.artifacts import atomic_path, hash_of, provenance
+from densevid.artifacts import hash_of, provenance
 from densevid.checkpoint import LoadedModel, save_model
 from densevid.data.loading import Loader
 from densevid.errors import InputError
@@ -100,7 +99,7 @@ class RecordedLoop(Loop):
         """Count, and write a checkpoint where one is due."""
         self._samples += samples * self.ranks.count
         if self._checkpoint_due():
-            self._save()
+            self._save(self.folder.last)
 
     def judge(self, report: EpochReport) -> float:
         """Validate, compare with the best, and give the loss that decides about a plateau."""
@@ -115,13 +114,17 @@ class RecordedLoop(Loop):
         return found["total"]
 
     def after_epoch(self, report: EpochReport) -> None:
-        """Checkpoint, and the best model if this is it."""
-        self._save()
+        """Checkpoint, and the best model if this is it.
+
+        The last checkpoint comes last: a kill before it repeats the epoch, and with it whatever had not been written.
+        """
+        if self._is_best:
+            self._save(self.folder.best)
         if self._is_best and self.ranks.leads:
-            with atomic_path(self.folder.best) as temporary:
-                temporary.unlink()
-                os.link(self.folder.last, temporary)
             self._export(self.folder.model)
+            checkpointing.duplicate(self.folder.best, self.folder.last)
+        if not self._is_best:
+            self._save(self.folder.last)
         self._is_best = False
         if self._records is not None:
             self._records.draw()
@@ -129,7 +132,7 @@ class RecordedLoop(Loop):
     def finish(self) -> None:
         """The run is over, or was stopped: a checkpoint to go on from, the newest model, and the curves."""
         if self.position.batch:
-            self._save()
+            self._save(self.folder.last)
         if self.ranks.leads:
             self._export(self.folder.last_model)
             if not self.folder.model.exists():
@@ -165,12 +168,12 @@ class RecordedLoop(Loop):
         every, batch = self.settings.checkpoint_every, self.position.batch
         return bool(every) and self.learner.step % every == 0 and batch < self.loader.steps(self.position.epoch)
 
-    def _save(self) -> None:
+    def _save(self, path: Path) -> None:
         best = None if self.best == math.inf else self.best
         more = {"best": best, "recent": asdict(self._recent), "data": self._data_hash()}
         tensors, state = checkpointing.snapshot(self.learner, self.position, more)
         if self.ranks.leads:
-            checkpointing.write(self.folder.last, tensors, state)
+            checkpointing.write(path, tensors, state)
 
     def _export(self, path: Path) -> None:
         with self._averaged():

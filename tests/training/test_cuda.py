@@ -1,0 +1,49 @@
+"""Training on a GPU: bfloat16, resident features, lagging losses, resuming. Skipped where there is none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from densevid.cli import main
+from densevid.training.metrics import read_metrics
+from tiny_run import settings, train_here, weights, words, write_tiny_data
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_data(tmp_path_factory.mktemp("data"))
+
+
+@pytest.mark.parametrize("resident", ["true", "false"])
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_a_gpu_learns_what_a_cpu_learns(data: Path, tmp_path: Path, precision: str, resident: str) -> None:
+    chosen = settings(
+        "training.epochs=6", f'training.precision="{precision}"', f"training.features_on_device={resident}"
+    )
+    for device in ("cpu", "cuda"):
+        assert train_here(data, tmp_path / device, *chosen, "--device", device, "--workers", "1") == 0
+    cpu, cuda = (read_metrics(tmp_path / device / "metrics.csv") for device in ("cpu", "cuda"))
+    assert [row["step"] for row in cpu] == [row["step"] for row in cuda]
+    for ours, theirs in zip(cuda, cpu, strict=True):
+        assert float(ours["total"]) == pytest.approx(float(theirs["total"]), rel=0.05)
+
+
+def test_it_goes_on_where_it_stopped(data: Path, tmp_path: Path) -> None:
+    chosen = settings("model.dropout=0.2", "training.ema=0.9", "training.checkpoint_every=2")
+    assert train_here(data, tmp_path / "one", *chosen, "--device", "cuda") == 0
+    assert train_here(data, tmp_path / "two", *chosen, "--device", "cuda", "--limit-steps", "5") == 0
+    assert train_here(data, tmp_path / "two", *chosen, "--device", "cuda", "--resume") == 0
+    one, two = weights(tmp_path / "one"), weights(tmp_path / "two")
+    for name, tensor in one.items():
+        torch.testing.assert_close(two[name], tensor, atol=1e-3, rtol=1e-2)
+
+
+def test_a_bad_step_is_found_a_few_steps_later(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    explode = settings("training.learning_rate=1e30", 'training.optimizer="sgd"', "training.epochs=20")
+    assert main(words(data, tmp_path / "run", *explode, "--device", "cuda", validate=False)) == 2
+    assert "is not finite, with the videos generated_0_" in capsys.readouterr().err
