@@ -12,7 +12,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "densevid"
 # Top first; a room imports only rooms in earlier rows (and itself). Rooms on one row never import each other.
 ROWS: list[set[str]] = [
     {"__init__"},
-    {"errors"},
+    {"errors", "progress"},
     {"artifacts"},
     {"events", "intervals", "config", "tracks"},
     {"model", "video"},

@@ -12,10 +12,11 @@ import torch
 from torch import nn
 
 from densevid.errors import InputError
+from densevid.progress import duration
 from densevid.training.average import WeightAverage
 from densevid.training.curves import draw_curves
 from densevid.training.metrics import MetricsFile, read_metrics
-from densevid.training.progress import Progress, described, duration, open_progress
+from densevid.training.progress import Progress, described, open_progress
 from densevid.training.watch import Sums, Watch
 
 

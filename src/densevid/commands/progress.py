@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 import time
 from types import TracebackType
-from typing import Any
+
+from densevid.progress import duration, open_bar
 
 SECONDS_BETWEEN_LINES = 10.0
 
@@ -16,7 +17,8 @@ class Progress:
     def __init__(self, total: int) -> None:
         self._total, self._done = max(total, 1), 0
         self._begin = self._last_line = time.monotonic()
-        self._bar = _rich_bar(self._total) if sys.stderr.isatty() else None
+        self._bar = open_bar("{task.description}")
+        self._task = self._bar.add_task("starting", total=self._total) if self._bar else None
 
     def __enter__(self) -> Progress:
         if self._bar:
@@ -31,7 +33,7 @@ class Progress:
         """Note that `amount` more is done, and say `text` beside it."""
         self._done += amount
         if self._bar:
-            self._bar.update(self._bar.task_ids[0], completed=self._done, description=text)
+            self._bar.update(self._task, completed=self._done, description=f"{text}, {self.time_left()} left")
         elif time.monotonic() - self._last_line >= SECONDS_BETWEEN_LINES:
             self._last_line = time.monotonic()
             print(f"{text}, {self.time_left()} left", file=sys.stderr, flush=True)
@@ -39,19 +41,4 @@ class Progress:
     def time_left(self) -> str:
         """How much longer it takes if it goes on as it went."""
         passed = time.monotonic() - self._begin
-        seconds = round(passed * max(self._total - self._done, 0) / max(self._done, 1))
-        hours, minutes = seconds // 3600, seconds % 3600 // 60
-        return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds % 60} s"
-
-
-def _rich_bar(total: int) -> Any:
-    try:
-        from rich.console import Console
-        from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
-        from rich.progress import Progress as Bar
-    except ModuleNotFoundError:
-        return None
-    columns = (BarColumn(), TextColumn("{task.description}", markup=False), TimeRemainingColumn())
-    bar = Bar(*columns, console=Console(stderr=True))
-    bar.add_task("starting", total=total)
-    return bar
+        return duration(passed * max(self._total - self._done, 0) / max(self._done, 1))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
-from importlib.util import find_spec
 from threading import Lock, Timer
+from typing import Any
+
+from densevid.progress import open_bar
 
 PATIENCE_SECONDS = 2.0
 LINE_EVERY_SECONDS = 10.0
@@ -24,9 +25,8 @@ class Progress:
         self._closed = False
         self._timer: Timer | None = None
         self._next_line = 0.0
-        self._rich = sys.stderr.isatty() and find_spec("rich") is not None
-        self._update: Callable[[int, int], None] | None = None
-        self._stop: Callable[[], None] | None = None
+        self._bar = open_bar(what, "{task.completed:,.0f} of {task.total:,.0f} asked so far", transient=True)
+        self._task: Any = None
 
     def expect(self, count: int) -> None:
         """So many more are to be done."""
@@ -49,9 +49,8 @@ class Progress:
             self._closed = True
             if self._timer is not None:
                 self._timer.cancel()
-        if self._stop is not None:
-            self._stop()
-            self._stop = None
+        if self._bar is not None:
+            self._bar.stop()
 
     def _wake_after(self, seconds: float) -> None:
         self._timer = Timer(seconds, self._wake)
@@ -65,21 +64,11 @@ class Progress:
                 self._wake_after(LINE_EVERY_SECONDS)
 
     def _show(self) -> None:
-        if not self._rich:
+        if self._bar is None:
             self._next_line = time.monotonic() + LINE_EVERY_SECONDS
             print(f"{self.what}: {self.done:,} of {self.total:,} asked so far", file=sys.stderr)
             return
-        if self._update is None:
-            self._open()
-        assert self._update is not None
-        self._update(self.done, self.total)
-
-    def _open(self) -> None:
-        from rich.console import Console
-        from rich.progress import Progress as Bar
-
-        bar = Bar(console=Console(stderr=True), transient=True)
-        task = bar.add_task(self.what, total=self.total)
-        bar.start()
-        self._stop = bar.stop
-        self._update = lambda done, total: bar.update(task, completed=done, total=total)
+        if self._task is None:
+            self._task = self._bar.add_task("")
+            self._bar.start()
+        self._bar.update(self._task, completed=self.done, total=self.total)

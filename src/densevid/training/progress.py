@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+
+from densevid.progress import duration, open_bar
 
 PLAIN_SECONDS = 10.0
 
@@ -66,27 +67,13 @@ class RichProgress(Progress):
 
 def open_progress(total_steps: int, say: Callable[[str], None], first_step: int = 0) -> Progress:
     """The best that is possible here."""
-    if sys.stderr.isatty():
-        try:
-            from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
-            from rich.progress import Progress as Bars
-        except ImportError:
-            return Progress(total_steps, say, first_step)
-        columns = (BarColumn(24), MofNCompleteColumn(), TextColumn("{task.description}"))
-        return RichProgress(total_steps, say, first_step, Bars(*columns, console=Console(stderr=True)))
-    return Progress(total_steps, say, first_step)
+    bar = open_bar("{task.completed:,.0f}/{task.total:,.0f}", "{task.description}")
+    if bar is None:
+        return Progress(total_steps, say, first_step)
+    return RichProgress(total_steps, say, first_step, bar)
 
 
 def described(values: dict[str, float]) -> str:
     """Values as people read them."""
     short = {"learning_rate": "rate", "samples_per_second": "samples/s"}
     return "  ".join(f"{short.get(name, name)} {value:.4g}" for name, value in values.items())
-
-
-def duration(seconds: float) -> str:
-    """Seconds as `1 h 02 min`, `3 min 20 s` or `8 s`."""
-    whole = max(0, round(seconds))
-    if whole >= 3600:
-        return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
-    return f"{whole // 60} min {whole % 60:02d} s" if whole >= 60 else f"{whole} s"
