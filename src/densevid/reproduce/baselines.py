@@ -11,7 +11,6 @@ and frequent_whole_video.json. Deterministic; nothing in it is trained.
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from densevid.data.annotations import Annotations, read_annotations
 from densevid.data.feature_layouts import open_features
 from densevid.data.feature_source import FeatureSource
 from densevid.data.timeline_plan import TimelinePlan
-from densevid.errors import InputError, one_line
+from densevid.errors import run_main
 from densevid.events import Event, write_events
 from densevid.reproduce.caption_baselines import NearestNeighbour, described, most_frequent_sentence
 from densevid.reproduce.span_baselines import PriorGrid, ScoredSpans, Spans, change_points, whole_video
@@ -121,8 +120,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    try:
-        raise SystemExit(main())
-    except InputError as error:
-        print(one_line(error), file=sys.stderr)
-        raise SystemExit(2) from None
+    run_main(main)

@@ -8,7 +8,6 @@ Prints the figures of docs/timelines.md.
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections.abc import Sequence
 
@@ -19,7 +18,7 @@ from densevid.data.clip_collection import ClipCollection
 from densevid.data.near_duplicates import near_duplicates
 from densevid.data.timeline_layout import LayoutTable, covered
 from densevid.data.timelines import Timeline, TimelineGenerator
-from densevid.errors import InputError, one_line
+from densevid.errors import run_main
 from densevid.reproduce.baselines import training_fractions_of
 from densevid.reproduce.span_baselines import (
     PriorGrid,
@@ -155,8 +154,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    try:
-        raise SystemExit(main())
-    except InputError as error:
-        print(one_line(error), file=sys.stderr)
-        raise SystemExit(2) from None
+    run_main(main)
