@@ -22,134 +22,10 @@ from functools import cache
 from typing import Any, Protocol
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from densevid.model.anchors import AnchorGrid
-
-Rows = Sequence[Tensor]  # one N x D tensor per head
-
-
-@dataclass(frozen=True)
-class Rectified:
-    """Per-channel constants, each H x D, of v = gain t + shift, t = (y - mean) inverse; the head takes max(0, v)."""
-
-    mean: Tensor
-    inverse: Tensor
-    gain: Tensor
-    shift: Tensor
-
-    def standardised(self, head: int, rows_ND: Tensor) -> Tensor:
-        """t of one head."""
-        return (rows_ND.to(self.mean.dtype) - self.mean[head]) * self.inverse[head]
-
-    def opened(self, head: int, standard_ND: Tensor) -> Tensor:
-        """v > 0 as 0 and 1."""
-        return (standard_ND * self.gain[head] + self.shift[head] > 0).to(standard_ND.dtype)
-
-
-class Passes(Protocol):
-    """Each method reads (and at most one writes) the large tensors of all heads once."""
-
-    def convolve(self, memory_BTD: Tensor, kernels: Rows, bias_HD: Tensor, grid: AnchorGrid) -> list[Tensor]:
-        """Depthwise convolutions, K x D kernels, each B x A x D."""
-
-    def convolve_back(
-        self, memory_BTD: Tensor, kernels: Rows, gradients: Rows, grid: AnchorGrid
-    ) -> tuple[Tensor, list[Tensor]]:
-        """Gradients of the memory and of every kernel."""
-
-    def moments(self, rows: Rows) -> tuple[Tensor, Tensor]:
-        """Mean and (biased) variance of every column, H x D."""
-
-    def rectified_means(self, rows: Rows, norm: Rectified) -> tuple[Tensor, Tensor, Tensor]:
-        """Means over all rows of [v > 0], [v > 0] t and [v > 0] t^2, H x D."""
-
-    def output(self, rows: Rows, norm: Rectified, weight_HRD: Tensor, bias_HR: Tensor) -> list[Tensor]:
-        """max(0, v) weight^T + bias, N x R."""
-
-    def output_sums(self, rows: Rows, norm: Rectified, gradients: Rows) -> tuple[Tensor, Tensor]:
-        """gradient^T [v > 0] and gradient^T [v > 0] t, H x R x D."""
-
-    def output_back(
-        self, rows: Rows, norm: Rectified, gradients: Rows, weight_HRD: Tensor, constants_4HD: Tensor
-    ) -> list[Tensor]:
-        """gain inverse ([v > 0] (gradient weight + c0 + c1 t) - c2 - c3 t); may overwrite the rows."""
-
-    def scaled(self, head: int, rows_ND: Tensor, scale_HD: Tensor, shift_HD: Tensor) -> Tensor:
-        """rows scale + shift."""
-
-
-class TorchPasses:
-    """The passes in plain torch: for a CPU, and to check the others."""
-
-    def convolve(self, memory_BTD: Tensor, kernels: Rows, bias_HD: Tensor, grid: AnchorGrid) -> list[Tensor]:
-        """See `Passes`."""
-        memory_BDT = memory_BTD.transpose(1, 2)
-        rows = zip(kernels, bias_HD, grid.strides, strict=True)
-        return [_depthwise(memory_BDT, kernel, stride).transpose(1, 2) + bias for kernel, bias, stride in rows]
-
-    def convolve_back(
-        self, memory_BTD: Tensor, kernels: Rows, gradients: Rows, grid: AnchorGrid
-    ) -> tuple[Tensor, list[Tensor]]:
-        """See `Passes`."""
-        with torch.enable_grad():
-            leaves = [tensor.detach().requires_grad_() for tensor in (memory_BTD, *kernels)]
-            memory_BDT = leaves[0].transpose(1, 2)
-            pairs = zip(leaves[1:], grid.strides, strict=True)
-            outputs = [_depthwise(memory_BDT, kernel, stride).transpose(1, 2) for kernel, stride in pairs]
-            back = torch.autograd.grad(outputs, leaves, list(gradients))
-        return back[0], list(back[1:])
-
-    def moments(self, rows: Rows) -> tuple[Tensor, Tensor]:
-        """See `Passes`."""
-        pairs = [torch.var_mean(rows_ND.to(_wide(rows_ND)), dim=0, correction=0) for rows_ND in rows]
-        return torch.stack([mean for _, mean in pairs]), torch.stack([variance for variance, _ in pairs])
-
-    def rectified_means(self, rows: Rows, norm: Rectified) -> tuple[Tensor, Tensor, Tensor]:
-        """See `Passes`."""
-        means = []
-        for head, rows_ND in enumerate(rows):
-            standard_ND = norm.standardised(head, rows_ND)
-            open_ND = norm.opened(head, standard_ND)
-            means.append(torch.stack((open_ND, open_ND * standard_ND, open_ND * standard_ND**2)).mean(dim=1))
-        share, first, second = torch.stack(means, dim=1)
-        return share, first, second
-
-    def output(self, rows: Rows, norm: Rectified, weight_HRD: Tensor, bias_HR: Tensor) -> list[Tensor]:
-        """See `Passes`."""
-        return [
-            (norm.standardised(head, rows_ND) * norm.gain[head] + norm.shift[head]).relu() @ weight_HRD[head].T
-            + bias_HR[head]
-            for head, rows_ND in enumerate(rows)
-        ]
-
-    def output_sums(self, rows: Rows, norm: Rectified, gradients: Rows) -> tuple[Tensor, Tensor]:
-        """See `Passes`."""
-        sums = []
-        for head, (rows_ND, gradient_NR) in enumerate(zip(rows, gradients, strict=True)):
-            standard_ND = norm.standardised(head, rows_ND)
-            open_ND = norm.opened(head, standard_ND)
-            sums.append(gradient_NR.to(standard_ND.dtype).T @ torch.stack((open_ND, open_ND * standard_ND)))
-        plain, tilted = torch.stack(sums, dim=1)
-        return plain, tilted
-
-    def output_back(
-        self, rows: Rows, norm: Rectified, gradients: Rows, weight_HRD: Tensor, constants_4HD: Tensor
-    ) -> list[Tensor]:
-        """See `Passes`."""
-        results = []
-        for head, (rows_ND, gradient_NR) in enumerate(zip(rows, gradients, strict=True)):
-            standard_ND = norm.standardised(head, rows_ND)
-            c0, c1, c2, c3 = constants_4HD[:, head]
-            inner_ND = gradient_NR.to(standard_ND.dtype) @ weight_HRD[head] + c0 + c1 * standard_ND
-            gradient_ND = norm.opened(head, standard_ND) * inner_ND - c2 - c3 * standard_ND
-            results.append((norm.gain[head] * norm.inverse[head] * gradient_ND).to(rows_ND.dtype))
-        return results
-
-    def scaled(self, head: int, rows_ND: Tensor, scale_HD: Tensor, shift_HD: Tensor) -> Tensor:
-        """See `Passes`."""
-        return (rows_ND * scale_HD[head] + shift_HD[head]).to(rows_ND.dtype)
+from densevid.model.long_convolution_passes import Passes, Rectified, TorchPasses, column, row_counts, sum_type
 
 
 def passes_for(values: Tensor) -> Passes:
@@ -321,12 +197,12 @@ def fast_heads(memory_BTD: Tensor, heads: Sequence[Head], grid: AnchorGrid) -> l
 
 def _convolved(memory_BTD: Tensor, heads: Sequence[Head], grid: AnchorGrid, passes: Passes) -> tuple[Tensor, ...]:
     """The first batch norm, folded into the kernels, and the depthwise convolutions, each B x A x D."""
-    wide = _wide(memory_BTD)
-    variance_D, mean_D = torch.var_mean(memory_BTD.to(wide), dim=(0, 1), correction=0)
+    precise = sum_type(memory_BTD)
+    variance_D, mean_D = torch.var_mean(memory_BTD.to(precise), dim=(0, 1), correction=0)
     gain_HD = torch.stack([head.input_norm.weight for head in heads])
     shift_HD = torch.stack([head.input_norm.bias for head in heads])
     scale_HD = gain_HD * (variance_D + heads[0].input_norm.eps).rsqrt()
-    weights = torch.cat([head.depthwise.weight.squeeze(1).T for head in heads]).to(wide)
+    weights = torch.cat([head.depthwise.weight.squeeze(1).T for head in heads]).to(precise)
     owner = _owners(grid.kernels, memory_BTD.device)
     bias_HD = torch.zeros_like(scale_HD).index_add(0, owner, weights.detach())
     bias_HD = bias_HD * (shift_HD - mean_D * scale_HD).detach()
@@ -346,7 +222,7 @@ def _move(norms: Sequence[nn.BatchNorm1d], mean_HD: Tensor, variance_HD: Tensor,
     if len(means) != len(norms) or len(variances) != len(norms):
         return
     correction = tuple(count / max(1, count - 1) for count in counts)
-    unbiased_HD = variance_HD * _column(correction, variance_HD.device, variance_HD.dtype)
+    unbiased_HD = variance_HD * column(correction, variance_HD.device, variance_HD.dtype)
     torch._foreach_lerp_(means, list(mean_HD.to(means[0].dtype)), float(norms[0].momentum or 0))
     torch._foreach_lerp_(variances, list(unbiased_HD.to(means[0].dtype)), float(norms[0].momentum or 0))
     for norm in norms:
@@ -358,21 +234,3 @@ def _move(norms: Sequence[nn.BatchNorm1d], mean_HD: Tensor, variance_HD: Tensor,
 def _owners(kernels: tuple[int, ...], device: torch.device) -> Tensor:
     """For every row of all kernels, one below the other, the head it belongs to; kept, so that no step copies it."""
     return torch.arange(len(kernels)).repeat_interleave(torch.tensor(kernels)).to(device)
-
-
-@cache
-def _column(values: tuple[float, ...], device: torch.device, dtype: torch.dtype) -> Tensor:
-    return torch.tensor(values, device=device, dtype=dtype)[:, None]
-
-
-def row_counts(rows: Rows, dtype: torch.dtype) -> Tensor:
-    """The number of rows of each head, H x 1."""
-    return _column(tuple(len(rows_ND) for rows_ND in rows), rows[0].device, dtype)
-
-
-def _depthwise(memory_BDT: Tensor, kernel_KD: Tensor, stride: int) -> Tensor:
-    return F.conv1d(memory_BDT, kernel_KD.T[:, None], stride=stride, groups=kernel_KD.shape[1])
-
-
-def _wide(values: Tensor) -> torch.dtype:
-    return torch.float64 if values.dtype == torch.float64 else torch.float32
