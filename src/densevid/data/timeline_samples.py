@@ -23,13 +23,13 @@ from densevid.errors import InputError
 from densevid.tracks import FeatureRecipe, FloatArray
 
 CHOICE = 7  # sets the draw of a sample's events and sentences apart from that of its video
-EVENTS_APART = 64  # more events than any timeline has: keeps the numbers of segments of different videos apart
+SEGMENTS_APART = 64  # more than any video gives: keeps the numbers of segments of different videos apart
 SORTED_TOGETHER = 4  # batches; those of similar length are padded less
-STEPS_APART = 32  # lengths of batches
+STEPS_APART = 96  # lengths of batches: few of them, since kernels are compiled for each
 
 
 class TimelineSamples(Dataset[Sample]):
-    """Sample i is timeline i, or now and then a single clip, with some of its events and one sentence for each.
+    """Sample i is timeline i, or now and then a single clip, with some of its events and a sentence for each.
 
     `len` is the number of videos of an epoch (`training.timelines`); any index beyond it works, too.
     """
@@ -73,17 +73,26 @@ class TimelineSamples(Dataset[Sample]):
             name, features_TF, events = timeline.video, timeline.track.values, timeline.plan.events
         features_TF = features_TF[: self.window]
         seen = [event for event in events if event.start < len(features_TF)]
-        chosen_P = torch.from_numpy(rng.permutation(len(seen))[: self.segments_per_video])
-        said = [seen[chosen].sentences[int(rng.integers(len(seen[chosen].sentences)))] for chosen in chosen_P.tolist()]
+        chosen, said = self._tell(rng, seen)
         return Sample(
-            number_P=index * EVENTS_APART + chosen_P,
+            number_P=index * SEGMENTS_APART + torch.arange(len(chosen)),
             video=name,
             steps=len(features_TF),
             features_TF=features_TF,
             events_G2=torch.tensor([(event.start, min(event.end, len(features_TF))) for event in seen]).float(),
-            segment_index_P=chosen_P,
+            segment_index_P=torch.tensor(chosen),
             words_PL=encode_all(self.vocabulary, said, self.max_words),
         )
+
+    def _tell(self, rng: np.random.Generator, events: Sequence[TimelineEvent]) -> tuple[list[int], list[str]]:
+        """Some of the events with a sentence each; where there is only one, it is told in several ways."""
+        most = self.segments_per_video
+        if len(events) > 1:
+            chosen: list[int] = rng.permutation(len(events))[:most].tolist()
+            return chosen, [str(rng.choice(events[number].sentences)) for number in chosen]
+        sentences = events[0].sentences
+        said = [sentences[place] for place in rng.permutation(len(sentences))[:most].tolist()]
+        return [0] * len(said), said
 
     def _clip(self, rng: np.random.Generator) -> tuple[str, FloatArray, Sequence[TimelineEvent]]:
         """A single clip, cropped as the clips of a timeline are, with all that was said of it."""
@@ -148,18 +157,23 @@ class TimelineLoader:
 
 
 class _SortedBatches(Dataset[list[Batch]]):
-    """A dataset whose index is the lists of samples of a few batches; these exchange samples and keep their sizes."""
+    """A dataset whose index is the lists of samples of a few batches; these exchange samples and keep their sizes.
+
+    Videos that are shorter than any batch are dealt out evenly, so that clips and timelines meet in every batch.
+    """
 
     def __init__(self, samples: TimelineSamples) -> None:
         self.samples = samples
 
     def __getitem__(self, groups: list[list[int]]) -> list[Batch]:
-        together = [self.samples[index] for group in groups for index in group]
-        together.sort(key=lambda sample: sample.steps)
-        cut = np.cumsum([len(group) for group in groups])[:-1]
-        batches = [self._batch([together[place] for place in part]) for part in np.split(np.arange(len(together)), cut)]
-        order = np.random.default_rng((self.samples.generator.seed, CHOICE, groups[0][0])).permutation(len(batches))
-        return [batches[place] for place in order]
+        together = sorted((self.samples[index] for group in groups for index in group), key=lambda s: s.steps)
+        short = [sample for sample in together if sample.steps <= self.samples.shortest_batch]
+        places = np.array_split(np.arange(len(short), len(together)), len(groups))
+        parts = [[together[place] for place in part] for part in places]
+        for part, group in zip(parts, groups, strict=True):
+            part += [short.pop(0) for _ in range(len(group) - len(part))]
+        order = np.random.default_rng((self.samples.generator.seed, CHOICE, groups[0][0])).permutation(len(parts))
+        return [self._batch(parts[place]) for place in order]
 
     def _batch(self, samples: list[Sample]) -> Batch:
         longest = max(self.samples.shortest_batch, *(sample.steps for sample in samples))

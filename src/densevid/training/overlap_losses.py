@@ -1,8 +1,8 @@
-"""The proposals' losses beyond the paper: every anchor counts, scores learn overlap, offsets raise it.
+"""The proposals' losses beyond the paper: every anchor counts, and scores learn overlap.
 
 The paper draws a few anchors and asks of each whether it is an event. Recall is judged by overlap, so here the score of
 every anchor inside the video learns how much its own proposal overlaps the event it fits best, and the offsets of
-anchors near an event learn to overlap it more. `training.proposal_loss = "overlap"` chooses this.
+all anchors near an event are learned. `training.proposal_loss = "overlap"` chooses this.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from densevid.data.batches import Batch
 from densevid.intervals import temporal_iou
-from densevid.model.anchors import anchor_intervals
+from densevid.model.anchors import anchor_intervals, offsets_to
 from densevid.model.proposal_decoder import Proposals
 from densevid.training.ranks import share_of_count
 
@@ -21,10 +21,11 @@ NEAR = 0.5  # overlap of an anchor with an event from which on its offsets learn
 
 
 def overlap_losses(proposals: Proposals, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Quality focal loss of the scores (Li et al., 2020) and 1 - GIoU of the proposals near an event.
+    """Quality focal loss of the scores (Li et al., 2020) and smooth L1 of the offsets of anchors near an event.
 
     L_e = sum |q - P_e|^2 BCE(P_e, q) / n, where q is the overlap of the proposal with its best event and n the number
-    of anchors near one; L_r is the mean over these.
+    of anchors near one; L_r is the mean over these. (1 - IoU in its place does not learn: a proposal that is far too
+    long has no gradient, and the captioner is shown it.)
     """
     anchors_1A2 = anchor_intervals(proposals.anchors_A2)[None]
     within_BA = anchors_1A2[..., 1] <= batch.valid_BT.sum(dim=1)[:, None]
@@ -40,16 +41,7 @@ def overlap_losses(proposals: Proposals, batch: Batch) -> tuple[Tensor, Tensor]:
     unsure_BA = (quality_BA - logits_BA.sigmoid()).abs() ** 2
     score_BA = unsure_BA * F.binary_cross_entropy_with_logits(logits_BA, quality_BA, reduction="none")
 
-    wanted_BA2 = batch.events_BG2.gather(1, event_BA[..., None].expand(-1, -1, 2))
-    missed_BA = 1 - generalised_iou(intervals_BA2, wanted_BA2)
-    return torch.where(within_BA, score_BA, 0).sum() / count, torch.where(near_BA, missed_BA, 0).sum() / count
-
-
-def generalised_iou(first_N2: Tensor, second_N2: Tensor) -> Tensor:
-    """IoU of pairs less the share of their hull that neither covers: it has a gradient where they do not touch, too."""
-    shared = torch.minimum(first_N2[..., 1], second_N2[..., 1]) - torch.maximum(first_N2[..., 0], second_N2[..., 0])
-    hull = torch.maximum(first_N2[..., 1], second_N2[..., 1]) - torch.minimum(first_N2[..., 0], second_N2[..., 0])
-    length = first_N2.diff(dim=-1).squeeze(-1) + second_N2.diff(dim=-1).squeeze(-1)
-    union = length - shared.clamp(min=0)
-    tiny = torch.finfo(union.dtype).eps
-    return shared.clamp(min=0) / union.clamp(min=tiny) - (hull - union) / hull.clamp(min=tiny)
+    event_BA2 = batch.events_BG2.gather(1, event_BA[..., None].expand(-1, -1, 2))
+    wanted_BA2 = torch.where(near_BA[..., None], offsets_to(proposals.anchors_A2, event_BA2), 0)
+    distance_BA = F.smooth_l1_loss(proposals.offsets_BA2.float(), wanted_BA2, reduction="none").mean(dim=-1)
+    return torch.where(within_BA, score_BA, 0).sum() / count, torch.where(near_BA, distance_BA, 0).sum() / count
