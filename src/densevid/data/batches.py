@@ -58,6 +58,7 @@ class Batch:
     words_PL: Tensor  # <init>, words, <eos>, then <pad>
     video_P: Tensor | None = None  # the row of each segment's video; None: its own
     padded: bool = True  # False: every step of every video is valid
+    clips: Batch | None = None  # trimmed clips beside these videos: their captions alone are learnt
 
     def __len__(self) -> int:
         return len(self.sample_P)
@@ -78,7 +79,8 @@ class Batch:
         changed: dict[str, Any] = {
             name: change(value) for name, value in vars(self).items() if isinstance(value, Tensor)
         }
-        return replace(self, **changed)
+        clips = None if self.clips is None else self.clips._with_tensors(change)
+        return replace(self, **changed, clips=clips)
 
 
 @dataclass(frozen=True)
