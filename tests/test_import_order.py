@@ -22,6 +22,7 @@ ROWS: list[set[str]] = [
     {"inference", "evaluation"},
     {"training"},
     {"export"},
+    {"captioning"},
     {"reproduce", "bench", "app", "demo"},
     {"commands"},
     {"cli"},

@@ -92,7 +92,7 @@ def content_key(path: Path) -> str:
     """What a file holds, whatever it is called: the sha256 of its bytes."""
     try:
         with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+            return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
 

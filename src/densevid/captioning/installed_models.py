@@ -1,7 +1,7 @@
 """Models by name: those inside the package, and those in the folders that DENSEVID_MODELS names.
 
-A model folder (see `checkpoint`) may also hold `scores.json`, {"what was scored": {"metric": number}}, and a model card,
-`README.md`, with a line `Licence: ...`. Reading these needs neither torch nor numpy.
+A model folder (see `checkpoint`) may also hold `scores.json`, {"what was scored": {"metric": number}}, and a model
+card, `README.md`, with a line `Licence: ...`. Reading these needs neither torch nor numpy.
 """
 
 from __future__ import annotations

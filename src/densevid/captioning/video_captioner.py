@@ -1,11 +1,12 @@
 """VideoCaptioner: one model, from a video file to events. Features and events come from the cache where they are there.
 
-`densevid.load()` gives one, `densevid.caption(video)` uses one for a single call, and the `caption` command one for all.
+`densevid.load()` gives one, `densevid.caption(video)` uses one for a single call, the `caption` command one for all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -31,9 +32,16 @@ Device = Literal["auto", "cpu", "cuda"]
 PACKAGE = Path(densevid.__file__).parent
 
 
+class ModelError(InputError):
+    """The model itself cannot be used, so no video can be captioned with it."""
+
+
 @dataclass(frozen=True)
 class CaptionedVideo:
-    """A video with its events; `file` is None where features were captioned, `warning` what could not be read."""
+    """A video with its events; `file` is None where features were captioned, `warning` what could not be read.
+
+    `content` is the hash of the file, `model_key` that of the model and of the program.
+    """
 
     name: str
     file: Path | None
@@ -41,7 +49,9 @@ class CaptionedVideo:
     events: tuple[Event, ...]
     chosen: str
     model: str
+    model_key: str
     warning: str | None = None
+    content: str | None = None
 
 
 class VideoCaptioner:
@@ -69,7 +79,7 @@ class VideoCaptioner:
 
     def caption_file(self, path: Path, name: str, choice: Choice, watch: Watch = unwatched) -> CaptionedVideo:
         """A video file with its events."""
-        content = None if self.cache.folder is None or not path.is_file() else content_key(path)
+        content = content_key(path) if path.is_file() else None
         key = content and hash_of({"video": content, "model": self.model_key, "choice": repr(choice)})
         known = self.cache.events(key) if key else None
         if known is None:
@@ -77,18 +87,16 @@ class VideoCaptioner:
             if key:
                 self.cache.keep_events(key, known)
         for stage in ("decode", "features", "events", "sentences"):
-            watch(stage, 1.0)  # type: ignore[arg-type]
+            watch(stage, 1.0)
         events = tuple(Event(row["start"], row["end"], row["sentence"], row["score"]) for row in known["events"])
-        return CaptionedVideo(
-            name, path, known["duration"], events, choice.text, self.model.name, warning=known["warning"]
-        )
+        return self._captioned(name, path, known["duration"], events, choice, known["warning"], content)
 
     def caption_from(self, source: FeatureSource, video: str, choice: Choice) -> CaptionedVideo:
         """A video of a feature store with its events."""
         track = source.track(video)
         duration = track.duration or float(track.seconds(len(track)))
         events = tuple(self.caption_track(track, choice))
-        return CaptionedVideo(video, None, duration, events, choice.text, self.model.name)
+        return self._captioned(video, None, duration, events, choice)
 
     def caption_track(self, track: FeatureTrack, choice: Choice, watch: Watch = unwatched) -> list[Event]:
         """The events of a track, which must be of the model's own recipe."""
@@ -106,19 +114,13 @@ class VideoCaptioner:
         streams = tuple(zip(features.streams, features.widths, strict=True))
         return check_recipe(self.loaded.recipe, streams, source)
 
-    def ready(self, *, for_files: bool = True) -> VideoCaptioner:
-        """Load everything now, so that what is wrong with the model is said before any video is touched."""
-        assert self.captioner
-        if for_files:
-            assert self.extractor
-        return self
-
     @cached_property
     def loaded(self) -> LoadedModel:
         """The loaded model folder."""
         from densevid.checkpoint import load_model
 
-        return load_model(self.model.folder)
+        with _about_the_model():
+            return load_model(self.model.folder)
 
     @cached_property
     def captioner(self) -> Captioner:
@@ -129,7 +131,7 @@ class VideoCaptioner:
 
         there = torch.cuda.is_available()
         if self.device == "cuda" and not there:
-            raise InputError("--device cuda: this machine has no usable CUDA device")
+            raise ModelError("--device cuda: this machine has no usable CUDA device")
         return Captioner(self.loaded, device="cuda" if there and self.device != "cpu" else "cpu")
 
     @cached_property
@@ -139,8 +141,9 @@ class VideoCaptioner:
 
         loaded = self.loaded
         if loaded.recipe is None:
-            raise InputError(f"{self.model.folder}: does not say how its features are made; give it a feature store")
-        return extractor_of(loaded.recipe, loaded.reduction, device=self.device)
+            raise ModelError(f"{self.model.folder}: does not say how its features are made; give it a feature store")
+        with _about_the_model():
+            return extractor_of(loaded.recipe, loaded.reduction, device=self.device)
 
     @cached_property
     def model_key(self) -> str:
@@ -148,6 +151,18 @@ class VideoCaptioner:
         files = {file.name: fingerprint(file) for file in sorted(self.model.folder.iterdir()) if file.is_file()}
         rooms = [PACKAGE / room for room in ("captioning", "inference", "model", "video")]
         return hash_of({"files": files, "densevid": densevid.__version__, "code": code_key(rooms)})
+
+    def _captioned(
+        self,
+        name: str,
+        file: Path | None,
+        duration: float,
+        events: tuple[Event, ...],
+        choice: Choice,
+        *about_the_file: str | None,
+    ) -> CaptionedVideo:
+        made_by = (choice.text, self.model.name, self.model_key)
+        return CaptionedVideo(name, file, duration, events, *made_by, *about_the_file)
 
     def _worked_out(self, path: Path, content: str | None, choice: Choice, watch: Watch) -> dict[str, Any]:
         """Extract what is missing and run the network; as the plain values that the cache keeps."""
@@ -167,6 +182,15 @@ class VideoCaptioner:
         watch("decode", 1.0)
         watch("features", 1.0)
         return cached
+
+
+@contextmanager
+def _about_the_model() -> Iterator[None]:
+    """What goes wrong in here is the model's fault, not a video's."""
+    try:
+        yield
+    except InputError as error:
+        raise ModelError(str(error)) from error
 
 
 def load(model: str | Path | None = None, *, device: Device = "auto") -> VideoCaptioner:

@@ -86,7 +86,7 @@ class FeatureStore:
 
     @property
     def reduction(self) -> Reduction | None:
-        """What the features were reduced by, where the store carries it: a model trained on them needs it for others."""
+        """What the features were reduced by, where the store says it: a model trained on them needs it later."""
         has_one = self.recipe is not None and "reduction" in self.recipe.table and (self.path / REDUCTION).is_file()
         return Reduction.load(self.path) if has_one else None
 

@@ -15,7 +15,6 @@ from typing import Any
 import av
 import numpy as np
 from av.container import InputContainer, OutputContainer
-from av.packet import Packet
 from av.subtitles.subtitle import SubtitleSet
 from av.video.frame import VideoFrame
 
@@ -47,9 +46,12 @@ def write_subtitled(video: Path, out: Path, events: Sequence[Event], *, burn: bo
     """Write `out`; what the file cannot give is one line."""
     shown = sorted((event for event in events if printable(event.sentence)), key=lambda event: event.start)
     try:
-        with open_video(video) as (source, stream), atomic_path(out) as temporary:
-            with av.open(str(temporary), "w", format="mp4", options={"movflags": "+faststart"}) as target:
-                _Copy(source, stream, target, shown, burn).run()
+        with (
+            open_video(video) as (source, stream),
+            atomic_path(out) as temporary,
+            av.open(str(temporary), "w", format="mp4", options={"movflags": "+faststart"}) as target,
+        ):
+            _Copy(source, stream, target, shown, burn).run()
     except (av.FFmpegError, UnicodeError, ValueError) as error:
         if isinstance(error, InputError):
             raise
@@ -104,14 +106,14 @@ class _Copy:
             return self.target.add_stream_from_template(self.sound)
         return self.target.add_stream("aac", rate=self.sound.codec_context.sample_rate or 44100)
 
-    def _readable(self, streams: list[Any]) -> Iterator[Packet]:
+    def _readable(self, streams: list[Any]) -> Iterator[Any]:
         """Packets up to where the file ends or breaks; those that end a stream are empty."""
         try:
             yield from (packet for packet in self.source.demux(streams) if packet.size)
         except av.FFmpegError:
             return
 
-    def _copy(self, packet: Packet, out: Any) -> None:
+    def _copy(self, packet: Any, out: Any) -> None:
         if packet.dts is None:
             return
         shift = round(self.zero / packet.time_base)
@@ -120,7 +122,7 @@ class _Copy:
         packet.stream = out
         self.target.mux(packet)
 
-    def _encode(self, packet: Packet | None, out: Any) -> None:
+    def _encode(self, packet: Any, out: Any) -> None:
         try:
             frames = self.stream.codec_context.decode(packet)
         except (EOFError, av.FFmpegError):  # damaged pictures are left out, as they are of the features
@@ -135,7 +137,7 @@ class _Copy:
             made.pts, made.time_base = round(seconds / TICK), TICK
             self.target.mux(out.encode(made))
 
-    def _encode_sound(self, packet: Packet, out: Any) -> None:
+    def _encode_sound(self, packet: Any, out: Any) -> None:
         try:
             frames = self.sound.codec_context.decode(packet)
         except av.FFmpegError:
@@ -145,7 +147,7 @@ class _Copy:
                 frame.pts -= round(self.zero / frame.time_base)
             self.target.mux(out.encode(frame))
 
-    def _subtitle_packets(self) -> Iterator[Packet]:
+    def _subtitle_packets(self) -> Iterator[Any]:
         """Cues that follow each other: where events overlap, the later one takes over."""
         track: Any = self.target.add_stream("mov_text")
         track.metadata["language"] = "eng"

@@ -26,7 +26,7 @@ def webvtt(events: Sequence[Event], *, note: str = "") -> str:
 def srt(events: Sequence[Event]) -> str:
     """A SubRip file."""
     cues = [
-        f"{number}\n{_clock(begin, ',')} --> {_clock(end, ',')}\n{printable(event.sentence).translate(SRT_LOOKALIKES)}\n"
+        f"{number}\n{_clock(begin, ',')} --> {_clock(end, ',')}\n{_srt_text(event.sentence)}\n"
         for number, (begin, end, event) in enumerate(_cues(events), start=1)
     ]
     return "\n".join(cues)
@@ -48,6 +48,9 @@ def _clock(milliseconds: int, point: str) -> str:
     seconds, rest = divmod(milliseconds, 1000)
     return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{point}{rest:03d}"
 
+
+def _srt_text(sentence: str) -> str:
+    return printable(sentence).translate(SRT_LOOKALIKES)
 
 
 def _vtt_text(sentence: str) -> str:
