@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -151,7 +152,7 @@ class _Copy:
         track.metadata["language"] = "eng"
         context = track.codec_context
         context.subtitle_header, context.time_base = ASS_HEADER, Fraction(1, 1000)
-        for event, after in zip(self.events, [*self.events[1:], None], strict=True):
+        for event, after in zip_longest(self.events, self.events[1:]):
             begin = round(event.start * 1000)
             end = round(min(event.end, after.start if after and after.start > event.start else event.end) * 1000)
             text = printable(event.sentence).replace("{", "(").replace("}", ")").replace("\\", "/")
