@@ -10,6 +10,7 @@ const bars = new Map();
 const playhead = make("div", "playhead");
 const ruler = make("div", "ruler");
 const ribbon = make("div", "ribbon");
+const ribbonName = make("span", "ribbon-name", "event mask");
 let zoom = 1;
 let ribbonEvent = null;
 
@@ -66,7 +67,7 @@ function drawRuler() {
 function showMask(event) {
   if (ribbonEvent === event) return;
   ribbonEvent = event;
-  ribbon.replaceChildren(...(event ? [maskPicture(event)] : []));
+  ribbon.replaceChildren(ribbonName, ...(event ? [maskPicture(event)] : []));
   ribbon.dataset.hue = event ? event.hue : "";
 }
 
