@@ -117,6 +117,8 @@ class VideoCaptioner:
     def caption_from(self, source: FeatureSource, video: str, choice: Choice) -> CaptionedVideo:
         """A video of a feature store with its events."""
         track = source.track(video)
+        if self._reduces(source) and self.loaded.reduction and self.loaded.recipe:
+            track = self.loaded.reduction.apply_to_track(track, self.loaded.recipe)
         events = tuple(self.caption_track(track, choice))
         return CaptionedVideo(video, None, _seconds(track), events, choice.text, self.model.name, self.model_key)
 
@@ -132,6 +134,8 @@ class VideoCaptioner:
         """Raise unless the model can read this source; a line of warning if that cannot be known."""
         from densevid.data.feature_source import check_recipe
 
+        if self._reduces(source):
+            return None
         features = self.loaded.config.features
         streams = tuple(zip(features.streams, features.widths, strict=True))
         return check_recipe(self.loaded.recipe, streams, source)
@@ -173,6 +177,13 @@ class VideoCaptioner:
         files = {file.name: fingerprint(file) for file in sorted(self.model.folder.iterdir()) if file.is_file()}
         rooms = [PACKAGE / room for room in ("captioning", "inference", "model", "video")]
         return hash_of({"files": files, "densevid": densevid.__version__, "code": code_key(rooms)})
+
+    def _reduces(self, source: FeatureSource) -> bool:
+        """Whether the source holds what the model reads before it is reduced."""
+        reduction, recipe = self.loaded.reduction, self.loaded.recipe
+        if reduction is None or recipe is None or source.recipe is None:
+            return False
+        return reduction.recipe(source.recipe).id == recipe.id
 
     def _found_events(self, path: Path, content: str | None, choice: Choice, watch: Watch) -> _FoundEvents:
         """Extract what is missing and run the network."""
