@@ -1,5 +1,7 @@
 """A model is a folder: weights.safetensors, config.toml, vocabulary.txt, features.toml, with a format version.
 
+`calibration.toml` may stand beside them: what turns scores into confidence, fitted after training.
+
 A folder made today loads tomorrow: `FORMAT` rises when the meaning of a file changes, and readers of old formats stay.
 """
 
@@ -28,7 +30,8 @@ from densevid.tracks import FeatureRecipe
 
 FORMAT = 1
 WEIGHTS, CONFIG, VOCABULARY, FEATURES = "weights.safetensors", "config.toml", "vocabulary.txt", "features.toml"
-FILES = (WEIGHTS, CONFIG, VOCABULARY, FEATURES)
+CALIBRATION = "calibration.toml"
+FILES = (WEIGHTS, CONFIG, VOCABULARY, FEATURES, CALIBRATION)
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,7 @@ class LoadedModel:
     config: Config
     vocabulary: Vocabulary
     recipe: FeatureRecipe | None
+    calibration: Mapping[str, Any] | None = None
 
 
 def require_replaceable(folder: Path | str) -> None:
@@ -90,6 +94,8 @@ def _write_files(folder: Path, loaded: LoadedModel, provenance: Mapping[str, Any
     loaded.vocabulary.save(folder / VOCABULARY)
     if loaded.recipe is not None:
         (folder / FEATURES).write_text(toml_text(loaded.recipe.table), encoding="utf-8")
+    if loaded.calibration is not None:
+        (folder / CALIBRATION).write_text(toml_text(loaded.calibration), encoding="utf-8")
 
 
 def load_model(folder: Path | str) -> LoadedModel:
@@ -102,6 +108,7 @@ def load_model(folder: Path | str) -> LoadedModel:
             raise InputError(f"{folder}: not a model folder, {name} is missing")
     config = _read_config(folder / CONFIG)
     recipe = _read_recipe(folder / FEATURES) if (folder / FEATURES).exists() else None
+    calibration = _read_toml(folder / CALIBRATION) if (folder / CALIBRATION).exists() else None
     vocabulary = Vocabulary.load(folder / VOCABULARY)
     model = MaskedTransformer(config, len(vocabulary))
     try:
@@ -109,7 +116,7 @@ def load_model(folder: Path | str) -> LoadedModel:
     except (OSError, SafetensorError) as error:
         raise InputError(f"{folder / WEIGHTS}: not a readable safetensors file ({error})") from error
     load_weights(model, weights, where=str(folder / WEIGHTS))
-    return LoadedModel(model, config, vocabulary, recipe)
+    return LoadedModel(model, config, vocabulary, recipe, calibration)
 
 
 def load_weights(
