@@ -68,24 +68,19 @@ class OpenedJob:
         events: dict[str, list[Event]] = {}
         failures, unseen, interrupted = dict(self.failures), 0, False
         try:
-            for video in self.videos:
+            for part, read, unread in self._read_ahead():
+                failures |= unread
                 try:
-                    events[video], beyond = self._caption(video)
-                    unseen += beyond
-                except (InputError, MemoryError, torch.OutOfMemoryError) as error:
-                    failures[video] = _named(video, error)
-                on_video(f"{len(events) + len(failures)}/{len(self.videos) + len(self.failures)} videos, {video}")
+                    events |= dict(self._captioned(read))
+                except (MemoryError, torch.OutOfMemoryError):
+                    failures |= self._one_by_one(read, events)
+                unseen += sum(self._unseen(video, track) for video, track in read.items() if video in events)
+                for video in part:
+                    done = len(self.failures) + self.videos.index(video) + 1
+                    on_video(f"{done}/{len(self.videos) + len(self.failures)} videos, {video}")
         except KeyboardInterrupt:
             interrupted = True
         return Predictions(events, self.captioner.config, failures, unseen, interrupted)
-
-    def _caption(self, video: str) -> tuple[list[Event], int]:
-        """The events of one video, and how many of its given segments the model cannot see."""
-        track = self.source.track(video)
-        if self.segments is None:
-            return self.captioner.caption(track), 0
-        segments = self.segments[video]
-        return self.captioner.caption_segments(track, segments), self.captioner.unseen(track, segments)
 
 
 def predict(job: PredictionJob, report: Report = lambda line: None) -> Predictions:
