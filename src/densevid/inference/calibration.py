@@ -1,7 +1,7 @@
 """Confidence: how probable it is that an event is right, from what the model says of it. A few numbers, fitted once.
 
 Two logistic curves, kept in the model folder as `calibration.toml`: `proposal` judges what is proposed, before a word
-is said, and decides what a summary holds; `event` judges what was chosen, sentence included, and is what people read.
+is said, and decides what a summary holds; `event` judges what was chosen, its sentence included: what people read.
 An event is right if it overlaps a true one with an IoU of at least `RIGHT_IOU`.
 """
 
@@ -17,6 +17,8 @@ import torch
 from torch import Tensor
 
 from densevid.errors import InputError
+from densevid.inference.selection import Selection
+from densevid.intervals import temporal_iou
 
 FORMAT = 1
 RIGHT_IOU = 0.5
@@ -89,8 +91,35 @@ def _newton(values_NC: Floats, right_N: Floats) -> Floats:
     return weights_C
 
 
-PROPOSAL_COLUMNS = ("logit", "log_seconds", "share", "company")
-EVENT_COLUMNS = (*PROPOSAL_COLUMNS, "log_probability")
+PROPOSAL_COLUMNS = ("logit", "log_steps", "share", "company")
+EVENT_COLUMNS = ("confidence", "log_probability")
+
+
+def proposal_columns(selection: Selection, steps_B: Tensor) -> dict[str, Tensor]:
+    """What a proposal is judged by, B x K each.
+
+    Its logit; how long it is, and what share of the steps that are read; and its company: how much of it the other
+    proposals confirm, as the logarithm of the sum of their scores x IoU.
+    """
+    spans_BK2 = selection.reported_BK2
+    steps_BK = (spans_BK2[..., 1] - spans_BK2[..., 0]).clamp(min=torch.finfo(torch.float32).eps)
+    score_BK = torch.where(selection.kept_BK, selection.score_BK, 0).to(spans_BK2.dtype)
+    company_BK = (temporal_iou(spans_BK2, spans_BK2) @ score_BK[..., None])[..., 0]
+    return {
+        "logit": _logit(selection.score_BK),
+        "log_steps": steps_BK.log(),
+        "share": steps_BK / steps_B.to(steps_BK)[:, None],
+        "company": company_BK.clamp(min=1e-6).log(),
+    }
+
+
+def event_columns(confidence: Tensor, log_probability: Tensor) -> dict[str, Tensor]:
+    """What an event is judged by: what was thought of its proposal, and how sure of their words its sentence is."""
+    return {"confidence": _logit(confidence), "log_probability": log_probability}
+
+
+def _logit(probability: Tensor) -> Tensor:
+    return probability.logit(eps=1e-6)
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ PAIRS_AT_ONCE = 1 << 24  # of proposals of neighbouring windows whose overlap is
 
 @dataclass(frozen=True)
 class Windows:
-    """Where the windows of a video of `steps` steps begin, in order; each is `size` steps long, the only one shorter."""
+    """Where the windows of a video of `steps` steps begin, in order, each `size` steps long; `size` <= `steps`."""
 
     starts: tuple[int, ...]
     size: int
