@@ -36,6 +36,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--segments", type=Path, metavar="REFERENCES", help="caption these segments, propose nothing")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change an inference setting")
     parser.add_argument("--device", default=None, help="cpu, cuda, cuda:1, ... (default: cuda where there is one)")
+    parser.add_argument(
+        "--precision",
+        choices=("float32", "bfloat16"),
+        help="of the events' encoding and words (default: bfloat16 on CUDA, else float32)",
+    )
     parser.add_argument("--threads", type=int, default=None, help="CPU threads (default: torch's choice)")
     parser.add_argument("--out", type=Path, required=True, metavar="PREDICTIONS", help="the event file to write")
 
@@ -58,6 +63,7 @@ def run(arguments: argparse.Namespace) -> None:
         settings=tuple(arguments.set),
         device=arguments.device,
         threads=arguments.threads,
+        precision=arguments.precision,
     )
     opened = open_job(job, _report)
     with Progress(len(opened.videos)) as progress:
