@@ -56,7 +56,7 @@ def test_expected_error_is_the_weighted_gap() -> None:
 def calibration() -> Calibration:
     return Calibration(
         LogisticCurve(("logit",), (1.5,), -0.25),
-        LogisticCurve(("logit", "log_probability"), (1.0, 0.1), 0.0),
+        LogisticCurve(("confidence", "log_probability"), (1.0, 0.1), 0.0),
         {"events": 7},
     )
 

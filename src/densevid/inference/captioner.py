@@ -11,25 +11,23 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from densevid.checkpoint import LoadedModel, load_model
 from densevid.errors import InputError
 from densevid.events import Event
-from densevid.inference.decoding import Sentences
+from densevid.inference.captioned_video import CaptionedVideo, ReadTrack, deal_out
 from densevid.inference.event_speaker import EventSpeaker, SpeakerLimits
 from densevid.inference.rules import rules_of
-from densevid.inference.selection import WHOLE_VIDEO, Choose, Lengths, Selection
+from densevid.inference.selection import WHOLE_VIDEO, Choose, Lengths
 from densevid.model.masked_transformer import EncodedVideo
 from densevid.model.proposal_decoder import Proposals
-from densevid.tracks import Clock, FeatureTrack
+from densevid.tracks import FeatureTrack
 
 Segments = Sequence[tuple[float, float]]
 Precision = Literal["float32", "bfloat16"]
@@ -48,35 +46,9 @@ def float32_products(*, exact: bool) -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class ReadTrack:
-    """What the network reads of a track, found to be numbers, and the clock that times it."""
-
-    values_TF: npt.NDArray[np.float32]
-    clock: Clock
-
-
-@dataclass(frozen=True)
-class CaptionedVideo:
-    """The events of one video as they were found, in steps; `anchor_P` is -1 where no anchor proposed the event."""
-
-    anchor_P: npt.NDArray[np.int64]
-    score_P: npt.NDArray[np.float64]
-    reported_P2: npt.NDArray[np.float64]
-    sentences: list[str]
-    log_probability_P: npt.NDArray[np.float64]
-    clock: Clock
-
-    def events(self) -> list[Event]:
-        """The same in seconds, in the order of selection."""
-        rows = zip(self.clock.seconds(self.reported_P2).tolist(), self.sentences, self.score_P.tolist(), strict=True)
-        return [Event(start, end, sentence, score) for (start, end), sentence, score in rows]
-
-
-@dataclass(frozen=True)
 class _Batch:
     """Videos that are encoded together."""
 
-    tracks: list[ReadTrack]
     video: EncodedVideo
     lengths: Lengths
 
@@ -154,10 +126,15 @@ class Captioner:
                 raise InputError("its features hold NaN, infinity or numbers too large for float32")
         return ReadTrack(values, track.clock)
 
-    def unseen(self, track: FeatureTrack, segments: Segments) -> int:
+    def unseen(self, track: FeatureTrack | ReadTrack, segments: Segments) -> int:
         """How many segments begin after the last step that is read: nobody sees them, so the last step stands in."""
         starts = track.clock.steps(np.asarray([start for start, _ in segments]))
-        return int((starts >= min(len(track), self.config.model.window)).sum())
+        return int((starts >= len(self.read(track).values_TF)).sum())
+
+    @property
+    def videos_at_once(self) -> int:
+        """How many videos of full length make a batch."""
+        return max(1, self.steps_at_once // self.config.model.window)
 
     def _batches(self, reads: Iterable[ReadTrack]) -> Iterator[list[ReadTrack]]:
         """As many videos as have `steps_at_once` steps together, padded to the longest, at least one."""
@@ -180,10 +157,13 @@ class Captioner:
             selection = self.rules.select(proposals, batch.lengths)
             selection = selection.at_least_one(batch.lengths, self.config.inference.score_threshold)
             selection = selection if choose is None else choose(selection)
-            video_P, place_P = rows = selection.kept_BK.nonzero(as_tuple=True)
+            rows = selection.kept_BK.nonzero(as_tuple=True)
+            video_P = rows[0]
             mask_PT = self._event_masks(batch, proposals, video_P, selection.anchor_BK[rows])
             said = self.speaker(batch.video, mask_PT, video_P)
-        return self._per_video(batch, selection, (video_P, place_P), said)
+        chosen = (selection.anchor_BK[rows], selection.score_BK[rows], selection.reported_BK2[rows])
+        clocks = [read.clock for read in reads]
+        return deal_out(clocks, video_P, chosen, self._texts(said.words_PL), said.log_probability_P)
 
     @torch.inference_mode()
     def _segments(self, reads: list[ReadTrack], segments: list[Segments]) -> list[list[Event]]:
@@ -197,7 +177,7 @@ class Captioner:
             ]
             steps_P2 = torch.from_numpy(np.concatenate(in_steps)).float().to(self.device)
             steps = batch.video.embedded_BTD.shape[1]
-            mask_PT = self.model.segment_mask(steps_P2, steps, batch.lengths.steps_B[video_P])
+            mask_PT = self.model.segment_mask(steps_P2, steps, batch.lengths.steps_B[video_P].float())
             said = self.speaker(batch.video, mask_PT, video_P)
         texts = iter(self._texts(said.words_PL))
         return [[Event(start, end, next(texts)) for start, end in spans] for spans in segments]
@@ -212,42 +192,22 @@ class Captioner:
         for row_TF, read in zip(features_BTF, reads, strict=True):
             row_TF[: len(read.values_TF)] = torch.from_numpy(read.values_TF)
         ends = [self.rules.end(count, read.clock.seconds_per_step) for count, read in zip(steps, reads, strict=True)]
-        lengths = Lengths(*torch.tensor([steps, read_steps, ends], dtype=torch.float32, device=self.device))
+        exact = torch.float32 if self.device.type == "mps" else torch.float64  # Apple's GPUs have no float64
+        lengths = Lengths(*torch.tensor([steps, read_steps, ends], dtype=exact, device=self.device))
         valid_BT = torch.arange(max(read_steps), device=self.device) < lengths.read_B[:, None]
         padded = min(read_steps) < max(read_steps)
         video = self.model.encode(features_BTF.to(self.device, non_blocking=True), valid_BT, padded=padded)
-        return _Batch(reads, video, lengths)
+        return _Batch(video, lengths)
 
     def _event_masks(self, batch: _Batch, proposals: Proposals, video_P: Tensor, anchor_P: Tensor) -> Tensor:
         """The mask of every chosen proposal; all that is read of a video where no anchor proposed the event."""
         whole_P1 = (anchor_P == WHOLE_VIDEO)[:, None]
         if not len(proposals.anchors_A2):
             return batch.video.memory.valid_BT[video_P].float()
+        limit_P = batch.lengths.limit_B[video_P].to(proposals.offsets_BA2.dtype)
         picked = proposals.pick(video_P, anchor_P.clamp(min=0))
-        mask_PT = self.model.event_mask(picked, proposals.steps, batch.lengths.limit_B[video_P]).mask_PT
+        mask_PT = self.model.event_mask(picked, proposals.steps, limit_P).mask_PT
         return torch.where(whole_P1, batch.video.memory.valid_BT[video_P].to(mask_PT.dtype), mask_PT)
-
-    def _per_video(
-        self, batch: _Batch, selection: Selection, rows: tuple[Tensor, Tensor], said: Sentences
-    ) -> list[CaptionedVideo]:
-        """Everything comes to the CPU at once, and is dealt out to the videos."""
-        video_P, _ = rows
-        borders = torch.bincount(video_P, minlength=len(batch.tracks)).cumsum(0).cpu().numpy()[:-1]
-        anchor_P, score_P, reported_P2, log_P = (
-            np.split(values.cpu().numpy(), borders)
-            for values in (
-                selection.anchor_BK[rows],
-                selection.score_BK[rows].double(),
-                selection.reported_BK2[rows].double(),
-                said.log_probability_P.double(),
-            )
-        )
-        texts = self._texts(said.words_PL)
-        starts = [0, *borders.tolist(), len(texts)]
-        sentences = [texts[first:last] for first, last in pairwise(starts)]
-        clocks = [read.clock for read in batch.tracks]
-        columns = (anchor_P, score_P, reported_P2, sentences, log_P, clocks)
-        return [CaptionedVideo(*row) for row in zip(*columns, strict=True)]
 
     def _texts(self, words_PL: Tensor) -> list[str]:
         return [self.rules.text(self.vocabulary, words) for words in words_PL.tolist()]

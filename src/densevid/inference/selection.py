@@ -30,7 +30,7 @@ WHOLE_VIDEO = -1  # the anchor of an event that no anchor proposed
 
 @dataclass(frozen=True)
 class Lengths:
-    """Of every video: its own steps, the steps that are read of it, and where intervals must end. Floats, in steps."""
+    """Of every video: its own steps, the steps that are read of it, and where intervals must end. In steps."""
 
     steps_B: Tensor
     read_B: Tensor
@@ -40,6 +40,10 @@ class Lengths:
     def limit_B(self) -> Tensor:
         """Where windows must end."""
         return torch.minimum(self.end_B, self.read_B)
+
+    def to(self, dtype: torch.dtype) -> Lengths:
+        """The same with fewer digits, to be compared with what a network computed."""
+        return Lengths(self.steps_B.to(dtype), self.read_B.to(dtype), self.end_B.to(dtype))
 
 
 @dataclass(frozen=True)
@@ -64,8 +68,8 @@ class Selection:
         everything_B2 = torch.stack((torch.zeros_like(lengths.limit_B), lengths.limit_B), dim=-1)
         return Selection(
             self.anchor_BK.masked_fill(whole_BK, WHOLE_VIDEO),
-            self.score_BK.masked_fill(whole_BK, score),
-            torch.where(whole_BK[..., None], everything_B2[:, None].to(self.reported_BK2.dtype), self.reported_BK2),
+            self.score_BK.to(everything_B2.dtype).masked_fill(whole_BK, score),
+            torch.where(whole_BK[..., None], everything_B2[:, None], self.reported_BK2.to(everything_B2.dtype)),
             self.kept_BK | whole_BK,
         )
 
@@ -88,7 +92,7 @@ def best(selection: Selection, count: int) -> Selection:
 
 def select(proposals: Proposals, lengths: Lengths, config: InferenceConfig) -> Selection:
     """The paper's selection; intervals are cut to their video, and anchors that reach beyond it take no part."""
-    steps_B1 = lengths.steps_B[:, None]
+    steps_B1 = lengths.to(proposals.offsets_BA2.dtype).steps_B[:, None]
     clipped_BA2 = torch.minimum(proposals.intervals_BA2.clamp(min=0), steps_B1[..., None])
     fits_BA = (anchor_intervals(proposals.anchors_A2)[:, 1] <= steps_B1) & (
         clipped_BA2[..., 1] - clipped_BA2[..., 0] > SHORTEST
@@ -123,7 +127,7 @@ def select_released(proposals: Proposals, lengths: Lengths, config: InferenceCon
 
     Kernels longer than the video take no part. Its minimum of 50 never has an effect, so `min_proposals` has none here.
     """
-    intervals_BA2, end_B1 = proposals.intervals_BA2, lengths.end_B[:, None]
+    lengths, intervals_BA2 = lengths.to(proposals.offsets_BA2.dtype), proposals.intervals_BA2
     score_BA = proposals.logits_BA.sigmoid()
     usable_BA = proposals.anchors_A2[:, 1] <= lengths.steps_B[:, None]
     usable_BA &= anchor_intervals(proposals.anchors_A2)[:, 1] <= lengths.read_B[:, None]
@@ -137,7 +141,7 @@ def select_released(proposals: Proposals, lengths: Lengths, config: InferenceCon
         order_BC = ranked.indices[:, :considered]
         spans_BC2, rank_C = _taken(intervals_BA2, order_BC), torch.arange(considered, device=score_BA.device)
         start_BC, stop_BC = spans_BC2.unbind(-1)
-        enters_BC = (rank_C < count_B1) & (start_BC < stop_BC) & (start_BC >= 0) & (stop_BC < end_B1)
+        enters_BC = (rank_C < count_B1) & (start_BC < stop_BC) & (start_BC >= 0) & (stop_BC < lengths.end_B[:, None])
         windows_BC2 = _taken(windows_BA2, order_BC).double()
         kept_BC = _greedy(spans_BC2.double(), windows_BC2, enters_BC, lambda iou: iou > config.suppression_iou)
         enough_B1 = kept_BC.sum(dim=1, keepdim=True) >= config.max_proposals

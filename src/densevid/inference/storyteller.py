@@ -19,7 +19,8 @@ from torch.nn import functional as F
 
 from densevid.events import Event
 from densevid.inference.calibration import Calibration, event_columns, proposal_columns
-from densevid.inference.captioner import CaptionedVideo, Captioner, ReadTrack
+from densevid.inference.captioned_video import CaptionedVideo, ReadTrack
+from densevid.inference.captioner import Captioner
 from densevid.inference.selection import WHOLE_VIDEO, Selection
 from densevid.inference.summary import SummaryRules, choose
 from densevid.inference.windows import Windows, merge
@@ -56,7 +57,8 @@ class Storyteller:
     def told(self, tracks: Iterable[Track]) -> Iterator[CaptionedVideo]:
         """The same in steps, as it was said; in a summary the scores are the confidences before anything was said."""
         for long, group in groupby(tracks, key=self.is_long):
-            yield from map(self._long, group) if long else self._short(group)
+            tell = self._long if long else self._short
+            yield from tell(group)
 
     def is_long(self, track: Track) -> bool:
         """Whether a video is read in more than one window."""
@@ -96,8 +98,10 @@ class Storyteller:
         kept_BK = choose(judged.reported_BK2, confidence_BK, self.summary.count(steps), self.summary)
         return replace(judged, kept_BK=kept_BK)
 
-    def _long(self, track: Track) -> CaptionedVideo:
-        assert isinstance(track, FeatureTrack)  # `is_long` says so
+    def _long(self, tracks: Iterable[Track]) -> Iterator[CaptionedVideo]:
+        return (self._in_windows(track) for track in tracks if isinstance(track, FeatureTrack))
+
+    def _in_windows(self, track: FeatureTrack) -> CaptionedVideo:
         windows = Windows.over(len(track), self.window, shift=self.shift)
         found = self._proposed(track, windows)
         alike = self.captioner.config.inference.suppression_iou
