@@ -84,13 +84,16 @@ class MultiHeadAttention(nn.Module):
         return KeysValues(self._split(self.key(memory_BTD)), self._split(self.value(memory_BTD)))
 
     def forward(self, query_BQD: Tensor, memory: KeysValues, attended: Tensor | None = None) -> Tensor:
-        """Attend from every query to the steps where `attended` (broadcastable to B x 1 x Q x T) is True."""
+        """Attend from every query to the steps where `attended` (broadcastable to B x 1 x Q x T) is True.
+
+        Numbers instead of truth values are added to the logits.
+        """
         dropout = self.attention_dropout if self.training else 0.0
         heads_BHQd = F.scaled_dot_product_attention(
             self._split(self.query(query_BQD)),
             memory.keys,
             memory.values,
-            attn_mask=attended,
+            attn_mask=attended if attended is None or attended.dtype == torch.bool else attended.to(query_BQD.dtype),
             dropout_p=dropout,
             scale=self.scale,
         )
