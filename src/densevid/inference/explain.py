@@ -6,7 +6,7 @@ The network is run as it is for captions; its attention to the memory is watched
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -98,6 +98,19 @@ def explain(loaded: LoadedModel, track: FeatureTrack, *, each: int = 2) -> Expla
     return Explanation(edges, tuple(shown[: len(sure_P)]), tuple(shown[len(sure_P) :]))
 
 
+@torch.inference_mode()
+def masks_of_anchors(loaded: LoadedModel, track: FeatureTrack, anchors: Sequence[int]) -> Floats:
+    """The masks under which the events of anchors are captioned, P x T; an anchor of -1 is the whole video."""
+    model, rules = loaded.model.eval(), rules_of(loaded.config)
+    steps = min(len(track), loaded.config.model.window)
+    proposals = model.propose(_encode(model, track, steps, rules.steps_read(steps)))
+    anchor_P = torch.tensor(anchors, dtype=torch.long, device=proposals.logits_BA.device)
+    picked = proposals.pick(torch.zeros_like(anchor_P), anchor_P.clamp(min=0))
+    limit_P = torch.full_like(picked.logits_P, rules.end(steps, track.clock.seconds_per_step))
+    mask_PT = model.event_mask(picked, proposals.steps, limit_P).mask_PT
+    return _array(torch.where(anchor_P[:, None] < 0, 1.0, mask_PT))[:, :steps]
+
+
 def _encode(model: MaskedTransformer, track: FeatureTrack, steps: int, steps_read: int) -> EncodedVideo:
     with np.errstate(over="ignore"):
         values = np.asarray(track.values[:steps], dtype=np.float32)
@@ -124,7 +137,8 @@ def _sure_and_unsure(proposals: Proposals, steps: int, each: int) -> tuple[Tenso
 def _words_and_attention(loaded: LoadedModel, video: EncodedVideo, mask_PT: Tensor) -> tuple[Tensor, Tensor]:
     """The words of each event, P x W, and what the decoder looked at for each, P x L x H x W x T."""
     model = loaded.model
-    words_PW = sentences(model, model.begin_caption(video, mask_PT), len(mask_PT), loaded.config.inference)
+    told = sentences(model, model.begin_caption(video, mask_PT), len(mask_PT), loaded.config.inference)
+    words_PW = told.words_PL
     before_PW = torch.cat((torch.full_like(words_PW[:, :1], INIT), words_PW[:, :-1]), dim=1)
     with watched_attention(model) as seen:
         model.next_words(before_PW, model.begin_caption(video, mask_PT))
