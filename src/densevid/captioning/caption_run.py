@@ -14,7 +14,8 @@ from densevid.artifacts import provenance, write_json, write_text
 from densevid.captioning.chosen_events import Choice, Span
 from densevid.captioning.inputs import Input, output_base
 from densevid.captioning.outputs import Target, details, require_room, shown_name, write_outputs
-from densevid.captioning.video_captioner import ModelError, VideoCaptioner, VideoCaptions
+from densevid.captioning.video_captioner import ModelError, VideoCaptioner
+from densevid.captioning.video_captions import VideoCaptions
 from densevid.errors import InputError, one_line
 from densevid.export.event_files import submission
 from densevid.export.index_page import IndexRow, index_page

@@ -9,7 +9,7 @@ from typing import Any
 
 import densevid
 from densevid.artifacts import atomic_path, provenance, require_writable, write_json, write_text
-from densevid.captioning.video_captioner import VideoCaptions
+from densevid.captioning.video_captions import VideoCaptions
 from densevid.errors import InputError
 from densevid.export.chapters import ffmpeg_metadata, youtube_chapters
 from densevid.export.document import Figure

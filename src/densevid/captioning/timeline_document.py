@@ -6,7 +6,7 @@ from pathlib import Path
 
 import densevid
 from densevid.captioning.outputs import Target, shown_name
-from densevid.captioning.video_captioner import VideoCaptions
+from densevid.captioning.video_captions import VideoCaptions
 from densevid.export.document import ShownEvent, ShownVideo, TimelineDocument, media_type_of
 
 MOST_THUMBNAILS = 100  # a dense list has hundreds of events, and their pictures would make a page of many megabytes

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import densevid
 from densevid.artifacts import fingerprint, hash_of
 from densevid.captioning.cache import Cache, CachedTrack, code_key, content_key, usual_cache
-from densevid.captioning.chosen_events import Choice, ChosenEvents, Mask, Span, chosen_events
+from densevid.captioning.chosen_events import Choice, ChosenEvents, Span, chosen_events
 from densevid.captioning.installed_models import InstalledModel, find_model
+from densevid.captioning.video_captions import FoundEvents, VideoCaptions
 from densevid.errors import InputError
 from densevid.events import Event
 from densevid.progress import Watch, unwatched
@@ -35,53 +35,6 @@ PACKAGE = Path(densevid.__file__).parent
 
 class ModelError(InputError):
     """The model itself cannot be used, so no video can be captioned with it."""
-
-
-@dataclass(frozen=True)
-class VideoCaptions:
-    """A video with its events; `file` is None where features were captioned, `warning` what could not be read.
-
-    `masks` are the event masks over the first `mask_seconds`, one an event, or none. `content` is the hash of the file,
-    `model_key` that of the model and of the program.
-    """
-
-    name: str
-    file: Path | None
-    duration: float
-    events: tuple[Event, ...]
-    masks: tuple[Mask, ...]
-    mask_seconds: float
-    chosen: str
-    model: str
-    model_key: str
-    warning: str | None = None
-    content: str | None = None
-
-
-@dataclass(frozen=True)
-class _Found:
-    """What the cache keeps of a captioned file."""
-
-    duration: float
-    read_seconds: float
-    warning: str | None
-    chosen: ChosenEvents
-
-    @classmethod
-    def of(cls, plain: dict[str, Any] | None) -> _Found | None:
-        """Back from plain values; None if they are not what was kept."""
-        try:
-            if plain is None:
-                return None
-            chosen = ChosenEvents.of_plain(plain["events"], plain["masks"])
-            return cls(float(plain["duration"]), float(plain["read_seconds"]), plain["warning"], chosen)
-        except (KeyError, TypeError, ValueError):
-            return None
-
-    def as_plain(self) -> dict[str, Any]:
-        """Values that JSON can hold."""
-        about = {"duration": self.duration, "read_seconds": self.read_seconds, "warning": self.warning}
-        return {**about, **self.chosen.as_plain()}
 
 
 class VideoCaptioner:
@@ -111,10 +64,10 @@ class VideoCaptioner:
         """A video file with its events."""
         content = content_key(path) if path.is_file() else None
         key = content and hash_of({"video": content, "model": self.model_key, "choice": repr(choice)})
-        found = _Found.of(self.cache.events(key)) if key else None
+        found = FoundEvents.of(self.cache.events(key)) if key else None
         if found is None:
             made = self.track(path, watch, content)
-            found = self._found(made.track, made.warning, choice, watch)
+            found = self._find(made.track, made.warning, choice, watch)
             if key:
                 self.cache.keep_events(key, found.as_plain())
         for stage in ("decode", "features", "events", "sentences"):
@@ -126,7 +79,7 @@ class VideoCaptioner:
         track = source.track(video)
         if self._reduces(source) and self.loaded.reduction and self.loaded.recipe:
             track = self.loaded.reduction.apply_to_track(track, self.loaded.recipe)
-        return self._captions(video, None, self._found(track, None, choice, unwatched), choice, None)
+        return self._captions(video, None, self._find(track, None, choice, unwatched), choice, None)
 
     def caption_track(self, track: FeatureTrack, choice: Choice, watch: Watch = unwatched) -> ChosenEvents:
         """The events of a track, which must be of the model's own recipe."""
@@ -210,13 +163,16 @@ class VideoCaptioner:
             return False
         return reduction.recipe(source.recipe).id == recipe.id
 
-    def _found(self, track: FeatureTrack, warning: str | None, choice: Choice, watch: Watch) -> _Found:
+    def _find(self, track: FeatureTrack, warning: str | None, choice: Choice, watch: Watch) -> FoundEvents:
         chosen = self.caption_track(track, choice, watch)
+        if choice.segments and (unseen := self.captioner.unseen(track, choice.segments)):
+            told = f"{unseen} of the given segments begin after all that the model reads; the last step stands in"
+            warning = f"{warning}; {told}" if warning else told
         read = float(track.seconds(min(len(track), self.loaded.config.model.window)))
-        return _Found(track.duration or float(track.seconds(len(track))), read, warning, chosen)
+        return FoundEvents(track.duration or float(track.seconds(len(track))), read, warning, chosen)
 
     def _captions(
-        self, name: str, path: Path | None, found: _Found, choice: Choice, content: str | None
+        self, name: str, path: Path | None, found: FoundEvents, choice: Choice, content: str | None
     ) -> VideoCaptions:
         return VideoCaptions(
             name=name,
