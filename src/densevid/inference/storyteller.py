@@ -106,7 +106,10 @@ class Storyteller:
         return self._spoken(track, windows, chosen)
 
     def _proposed(self, track: FeatureTrack, windows: Windows) -> Selection:
-        """What all windows propose, W x K, in steps of the video; nothing is said about any of it yet."""
+        """What all windows propose, W x K, in steps of the video; nothing is said about any of it yet.
+
+        A window that has to be an event itself, as nothing else is proposed, counts where that is so in all of them.
+        """
         found: list[Selection] = []
 
         def keep(selection: Selection, steps_B: Tensor) -> Selection:
@@ -118,6 +121,8 @@ class Storyteller:
         together = _stacked(found)
         start_W11 = windows.starts_W(together.reported_BK2)[:, None, None]
         kept_WK = together.kept_BK & (together.anchor_BK != WHOLE_VIDEO)
+        if not bool(kept_WK.any()):
+            kept_WK = together.kept_BK
         return replace(together, reported_BK2=together.reported_BK2 + start_W11, kept_BK=kept_WK)
 
     def _spoken(self, track: FeatureTrack, windows: Windows, chosen: Selection) -> CaptionedVideo:
