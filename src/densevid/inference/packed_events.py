@@ -84,30 +84,28 @@ def plan(counts: Sizes, lengths: Sizes, packing: Packing) -> list[tuple[Sizes, i
     Neighbours in length are put together while the empty slots stay within the allowance.
     """
     full = counts == lengths
-    slots = np.where(full, lengths, -(-(counts + ZERO_SLOTS) // ALIGNED) * ALIGNED)
-    order = np.lexsort((~full, -slots))
-    kind_changes = (np.diff(slots[order]) != 0) | (np.diff(full[order]) != 0)
-    together = [[part] for part in np.split(order, np.flatnonzero(kind_changes) + 1) if len(part)]
-    merged: list[list[Sizes]] = []
-    for (part,) in together:
-        if merged and _wasted(slots, [*merged[-1], part]) <= packing.allowance:
-            merged[-1].append(part)
+    slots = np.where(full, lengths, _aligned(counts))
+    order = np.lexsort((full, -slots))
+    new_kind = (np.diff(slots[order]) != 0) | (np.diff(full[order]) != 0)
+    groups: list[Sizes] = []
+    for kind in np.split(order, np.flatnonzero(new_kind) + 1):
+        together = np.concatenate((groups[-1], kind)) if groups else kind
+        if groups and int((_aligned(counts[together]).max() - slots[together]).sum()) <= packing.allowance:
+            groups[-1] = together
         else:
-            merged.append([part])
+            groups.append(kind)
     batches = []
-    for parts in merged:
-        events = np.concatenate(parts)
-        alone = len(parts) == 1 and bool(full[events[0]])
-        most = int(slots[events[0]])
-        most = most if alone else -(-int(counts[events].max() + ZERO_SLOTS) // ALIGNED) * ALIGNED
-        at_once = max(1, packing.slots_at_once // most)
-        pieces = np.array_split(events, -(-len(events) // at_once))
-        batches += [(piece, most, alone) for piece in pieces]
-    return batches
+    for events in groups:
+        alike = bool(full[events].all()) and slots[events].min() == slots[events].max()
+        most = int(slots[events[0]] if alike else _aligned(counts[events]).max())
+        pieces = np.array_split(events, -(-len(events) // max(1, packing.slots_at_once // most)))
+        batches += [(piece, most, alike) for piece in pieces]
+    return sorted(batches, key=lambda batch: -batch[1])
 
 
-def _wasted(slots: Sizes, parts: list[Sizes]) -> int:
-    return sum((int(slots[parts[0][0]]) - int(slots[part[0]])) * len(part) for part in parts)
+def _aligned(counts: Sizes) -> Sizes:
+    """Slots for so many steps and the zeros."""
+    return -(-(counts + ZERO_SLOTS) // ALIGNED) * ALIGNED
 
 
 def _log_counts(count_P: Tensor, length_P: Tensor, slots: int) -> Tensor:
