@@ -43,6 +43,7 @@ class Run:
     plain_videos: int = 2
     single_videos: int = 5
     top: int = 10
+    at_once: int | None = None
     compiled: bool = False
     profile: bool = False
 
@@ -107,7 +108,7 @@ def _ways(run: Run, captioner: Captioner) -> list[tuple[str, Choose | None, int]
     def choose(selection: Selection) -> Selection:
         return best(selection, run.top)
 
-    usual = captioner.steps_at_once
+    usual = captioner.steps_at_once if run.at_once is None else run.at_once * captioner.config.model.window
     return [
         ("single", None, 1),
         ("together", None, usual),

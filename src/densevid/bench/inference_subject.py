@@ -55,7 +55,7 @@ def random_model(asked: Asked) -> LoadedModel:
     )
     model = MaskedTransformer(config, len(vocabulary)).eval()
     with torch.no_grad():
-        for parameter in (*model.encoder.parameters(), *model.caption_decoder.parameters()):
+        for parameter in model.caption_decoder.parameters():
             parameter.mul_(3.0 if parameter.dim() > 1 else 1.0)  # as drawn, all events would be told alike
         model.caption_decoder.words.weight.normal_(std=0.02)  # small, or every word calls for itself again
         model.caption_decoder.words.bias.zero_()

@@ -30,6 +30,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", type=Path, metavar="DIR", help="a trained model, with its own settings")
     parser.add_argument("--features", type=Path, metavar="STORE", help="real features for it")
     parser.add_argument("--store-run", type=int, metavar="N", help="instead: N generated videos, store to predictions")
+    parser.add_argument(
+        "--at-once", type=int, metavar="N", help="videos of full length in a batch (32 on CUDA, else 4)"
+    )
     parser.add_argument("--compile", action="store_true", help="compile the steps between products (CUDA)")
     parser.add_argument("--threads", type=int, default=None, help="CPU threads")
     parser.add_argument("--profile", action="store_true", help="list what takes the most time")
@@ -55,7 +58,9 @@ def run(args: argparse.Namespace) -> int:
         args.proposals, args.steps, args.words = min(args.proposals, 12), min(args.steps, 48), min(args.words, 6)
     videos = args.store_run or args.videos or (64 if device.type == "cuda" else 2)
     asked = Asked(videos, args.proposals, args.steps, args.words, args.mask, args.floor, args.quick)
-    how = Run(device, args.plain_videos, top=args.top, compiled=args.compile, profile=args.profile)
+    how = Run(
+        device, args.plain_videos, top=args.top, at_once=args.at_once, compiled=args.compile, profile=args.profile
+    )
     if args.store_run:
         print_store_run(asked, how)
     else:

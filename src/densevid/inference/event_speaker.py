@@ -10,10 +10,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from densevid.data.vocabulary import PAD
+from densevid.inference.captured import CapturedSentences
 from densevid.inference.decoding import Sentences, plain_greedy
 from densevid.inference.event_encoder import EventEncoder, RecurrentEventEncoder
 from densevid.inference.fused import Fused
-from densevid.inference.packed_events import PackedEvents, Packing, pack
+from densevid.inference.packed_events import PackedEvents, Packing, distinct_windows, pack
 from densevid.inference.rules import PaperRules
 from densevid.inference.word_decoder import WordDecoder
 from densevid.model.caption_decoder import SelfAttentionDecoder
@@ -27,7 +28,7 @@ class SpeakerLimits:
     """What bounds memory, in steps: of events encoded together, and of events spoken of together.
 
     `allowance` is how many empty steps never matter, `aligned` what packed lengths are a multiple of, and `compiled`
-    compiles the steps between products.
+    compiles the steps between products; `captured` lets a GPU replay the words of few events.
     """
 
     encoded: int
@@ -35,6 +36,7 @@ class SpeakerLimits:
     allowance: int = 0
     aligned: int = 1
     compiled: bool = False
+    captured: bool = True
 
     @classmethod
     def of(cls, device: torch.device, *, compiled: bool | None = None) -> SpeakerLimits:
@@ -60,6 +62,9 @@ class EventSpeaker:
         self.decoder: WordDecoder | None = None
         if plain_greedy(inference) and isinstance(model.caption_decoder, SelfAttentionDecoder):
             self.decoder = WordDecoder(model.caption_decoder, inference.max_words)
+        self.captured: CapturedSentences | None = None
+        if limits.captured and self.decoder is not None and model.device.type == "cuda":
+            self.captured = CapturedSentences(self.decoder, self._say_all)
 
     def __call__(self, video: EncodedVideo, mask_PT: Tensor, video_P: Tensor) -> Sentences:
         """The sentence of every event, given by its mask and the row of its video."""
@@ -68,6 +73,11 @@ class EventSpeaker:
         log_P = torch.zeros(events, device=mask_PT.device)
         if not events:
             return Sentences(words_PL, log_P)
+        if self.rules.config.model.mask == "discrete":
+            one_Q, number_P = distinct_windows(mask_PT, video_P)
+            if len(one_Q) < events:
+                told = self(video, mask_PT[one_Q], video_P[one_Q])
+                return Sentences(told.words_PL[number_P], told.log_probability_P[number_P])
         shared = self.encode.share(video)
         valid_PT = video.memory.valid_BT[video_P]
         packed = pack(mask_PT * valid_PT, video_P, valid_PT.sum(dim=1), self.packing)
@@ -81,9 +91,16 @@ class EventSpeaker:
     def _say(self, memories: list[Memory]) -> Sentences:
         events = sum(len(memory.valid_BT) for memory in memories)
         if self.decoder is not None:
-            return self.rules.say(self.decoder, self.decoder.begin(memories), events)
+            said = self.captured and self.captured(memories)
+            return said or self.rules.say(self.decoder, self.decoder.begin(memories), events)
         (memory,) = memories
         return self.rules.say(self.model, self.model.caption_decoder.begin(memory), events)
+
+    def _say_all(self, memories: list[Memory]) -> Sentences:
+        """Without a look at who has finished, so that it can be captured."""
+        assert self.decoder is not None
+        events = sum(len(memory.valid_BT) for memory in memories)
+        return self.rules.say(self.decoder, self.decoder.begin(memories), events, looks=False)
 
     def _spoken_together(self, packed: list[PackedEvents]) -> Iterator[list[PackedEvents]]:
         """As many as the memory holds: a word costs the decoder's weights once, however many events share it."""

@@ -85,6 +85,16 @@ def pack(mask_PT: Tensor, video_P: Tensor, length_P: Tensor, packing: Packing) -
     return packed
 
 
+def distinct_windows(window_PT: Tensor, video_P: Tensor) -> tuple[Tensor, Tensor]:
+    """Proposals that differ by less than a step have one window: one row of each, and the number of every row's."""
+    steps = window_PT.shape[1]
+    start_P, count_P = window_PT.argmax(dim=1), window_PT.sum(dim=1).long()
+    key_P = (video_P * steps + start_P) * (steps + 1) + count_P
+    keys_Q, number_P = key_P.unique(return_inverse=True)
+    one_Q = torch.empty_like(keys_Q).scatter_(0, number_P, torch.arange(len(key_P), device=key_P.device))
+    return one_Q, number_P
+
+
 def plan(counts: Sizes, lengths: Sizes, packing: Packing) -> list[tuple[Sizes, int, bool]]:
     """(numbers of the events, slots, whether all their steps are kept) of every batch, those with most slots first.
 

@@ -23,6 +23,8 @@ from densevid.model.caption_decoder import DecoderLayer, SelfAttentionDecoder
 from densevid.model.layers import MultiHeadAttention, sinusoids
 from densevid.model.video_encoder import Memory
 
+WIDE_RESULTS = torch.__version__ >= (2, 8)  # products of bfloat16 that give float32
+
 
 @dataclass
 class WordState:
@@ -137,6 +139,6 @@ def _product(first: Tensor, second: Tensor) -> Tensor:
     """A product whose result is float32 whatever its factors: logits want more digits than bfloat16 has."""
     if first.dtype == torch.float32:
         return first @ second
-    if first.is_cuda and hasattr(torch, "_grouped_mm"):  # torch 2.8 and later
+    if first.is_cuda and WIDE_RESULTS:
         return (torch.mm if first.dim() == 2 else torch.bmm)(first, second, out_dtype=torch.float32)
     return (first @ second).float()
