@@ -174,30 +174,42 @@ def _steps(teller: Storyteller, track: FeatureTrack) -> Tensor:
 def report(arguments: argparse.Namespace, say: Callable[[str], None] = print) -> dict[str, Any]:
     """Measure everything; the figures as they are written."""
     loaded = load_model(arguments.model)
-    config = loaded.config.with_settings(arguments.set)
+    config = loaded.config.with_settings([*arguments.set, "inference.read=first-window"])
     captioner = Captioner(replace(loaded, config=config), device=arguments.device)
     collection = ClipCollection.read(arguments.clips)
     fitting, asked = (
         Timelines.of(collection, split, arguments.videos) for split in (arguments.fit_split, arguments.split)
     )
     calibration = fit_calibration(captioner, fitting.tracks, fitting.truth)
-    rules = SummaryRules.of(config.inference, config.model.window)
-    teller = Storyteller(captioner, summary=rules, calibration=calibration)
+    teller = Storyteller(
+        captioner, summary=SummaryRules.of(config.inference, config.model.window), calibration=calibration
+    )
+    figures = {"calibration": calibration.as_table(), **worth(teller, asked, arguments.out, say)}
+    teller.reads_all = True
+    figures["long videos"] = staying(teller, asked, arguments.long_minutes, arguments.long_videos)
+    say("long videos: " + _line(figures["long videos"]))
+    return figures
+
+
+def worth(teller: Storyteller, asked: Timelines, out: Path, say: Callable[[str], None]) -> dict[str, Any]:
+    """Summaries against the same number of events by score alone, and how reliable their confidence is."""
     tracks = list(asked.tracks.values())
     told = list(teller.tell(tracks))
-    by_score = best_by_score(captioner, tracks, [len(events) for events in told])
-    figures: dict[str, Any] = {"calibration": calibration.as_table()}
+    by_score = best_by_score(teller.captioner, tracks, [len(events) for events in told])
+    figures: dict[str, Any] = {}
     for name, events in (("summary", told), ("best by score", by_score)):
         figures[name] = scores(events, asked)
-        say(f"{name}: " + ", ".join(f"{key} {value:.2f}" for key, value in figures[name].items()))
+        say(f"{name}: {_line(figures[name])}")
     curves = {"confidence": reliability(told, asked), "score as it is": reliability(by_score, asked)}
     for name, curve in curves.items():
         figures[f"expected calibration error of the {name}"] = curve.expected_error
         say(f"expected calibration error of the {name}: {curve.expected_error:.3f}")
-    draw(arguments.out / "reliability.png", curves)
-    figures["long videos"] = staying(teller, asked, arguments.long_minutes, arguments.long_videos)
-    say("long videos: " + ", ".join(f"{key} {value:.4g}" for key, value in figures["long videos"].items()))
+    draw(out / "reliability.png", curves)
     return figures
+
+
+def _line(figures: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {value:.4g}" for name, value in figures.items())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
