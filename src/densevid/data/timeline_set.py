@@ -112,7 +112,8 @@ def _store(folder: Path, collection: ClipCollection) -> FeatureStore:
 def _begin(folder: Path, collection: ClipCollection, kind: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Claim the folder: one that holds another set, or half of one, is refused."""
     inputs = [collection.folder / "clips.json"]
-    inputs.append(collection.folder / ("features.npy" if collection.features is not None else "clips"))
+    if collection.extracted is None:
+        inputs.append(collection.folder / ("features.npy" if collection.features is not None else "clips"))
     made_by = provenance(command="timelines", inputs=inputs, config_hash=hash_of(settings))
     about = {"kind": kind, "composed": kind == "timelines", "settings": dict(settings), "complete": False}
     if folder.exists() and not folder.is_dir():
