@@ -14,7 +14,19 @@ from densevid.model.masked_transformer import MaskedTransformer
 from densevid.tracks import Clock, FeatureTrack
 
 WIDTH = 10
-WORDS = ("a", "dog", "runs", "two", "people", "dance", "in", "the", "garden", "slowly")
+WORDS = (
+    "a",
+    "dog",
+    "runs",
+    "two",
+    "people",
+    "dance",
+    "in",
+    "the",
+    "garden",
+    "slowly",
+    *(f"word{number}" for number in range(20)),
+)
 
 
 def random_model(
@@ -27,7 +39,7 @@ def random_model(
         {
             "model": values | {"stride_factor": 5} | (model or {}),
             "features": {"streams": ["one"], "widths": [WIDTH]},
-            "inference": {"min_proposals": 6, "max_words": 8, "suppression_iou": 0.7} | (inference or {}),
+            "inference": {"min_proposals": 12, "max_words": 8, "suppression_iou": 0.7} | (inference or {}),
         }
     )
     vocabulary = Vocabulary((*SPECIAL_TOKENS, *WORDS))
@@ -35,7 +47,7 @@ def random_model(
     with torch.no_grad():
         for name, parameter in network.named_parameters():
             if parameter.dim() > 1:
-                parameter.mul_(3.0 if "masking" in name or "cross_attention" in name else 1.5)
+                parameter.mul_(3.0 if "masking" in name or "caption_decoder" in name else 1.5)
         network.caption_decoder.words.weight.normal_(std=0.05)  # so that a word does not call for itself
         network.caption_decoder.words.bias.zero_()
     return LoadedModel(network, config, vocabulary, None)

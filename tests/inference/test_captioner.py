@@ -132,3 +132,21 @@ def test_bfloat16_is_near() -> None:
     for ours, theirs in pairs:
         assert ours.anchor_P.tolist() == theirs.anchor_P.tolist()
         np.testing.assert_allclose(ours.log_probability_P, theirs.log_probability_P, atol=0.3)
+
+
+def test_equal_windows_are_told_once_and_reported_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    captioner = Captioner(random_model({"mask": "discrete"}))
+    track, spans = random_track(40), [(0.1, 4.0), (10.0, 12.0), (0.2, 3.9), (0.0, 4.0), (10.0, 12.1)]
+    encoded: list[int] = []
+    encode = captioner.speaker.encode.__class__.__call__
+    monkeypatch.setattr(
+        captioner.speaker.encode.__class__,
+        "__call__",
+        lambda self, shared, part: encoded.append(len(part.event_P)) or encode(self, shared, part),
+    )
+    told = captioner.caption_segments(track, spans)
+    assert sum(encoded) == 3
+    assert [(event.start, event.end) for event in told] == spans
+    assert told[0].sentence == told[2].sentence == told[3].sentence
+    for event, span in zip(told, spans, strict=True):
+        assert event.sentence == captioner.caption_segments(track, [span])[0].sentence

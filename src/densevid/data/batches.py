@@ -20,11 +20,12 @@ from torch.utils.data import Dataset
 
 from densevid.config import Config
 from densevid.data.annotations import Annotations
-from densevid.data.feature_source import FeatureSource, streams_text
+from densevid.data.feature_source import FeatureSource, reduction_of, streams_text
 from densevid.data.vocabulary import PAD, Vocabulary
 from densevid.errors import InputError
 from densevid.events import Event
-from densevid.tracks import Extent, FloatArray
+from densevid.tracks import Extent, FeatureRecipe, FloatArray
+from densevid.video.reduction import Reduction
 
 
 @dataclass(frozen=True)
@@ -136,6 +137,25 @@ class SegmentDataset(Dataset[Sample]):
 
     def __len__(self) -> int:
         return len(self.video_N)
+
+    @property
+    def recipe(self) -> FeatureRecipe | None:
+        """How the features were made."""
+        return self.source.recipe
+
+    @property
+    def reduction(self) -> Reduction | None:
+        """What they were reduced by."""
+        return reduction_of(self.source)
+
+    @property
+    def fingerprint(self) -> dict[str, object]:
+        """What tells this data from other data."""
+        return {"videos": self.videos, "segments": self.segments_N2.tolist()}
+
+    def summary(self) -> str:
+        """One line."""
+        return self.report.summary()
 
     def __getitem__(self, number: int) -> Sample:
         return self.sample([number])

@@ -23,6 +23,7 @@ from densevid.errors import InputError
 from densevid.events import Event
 from densevid.inference.captioned_video import CaptionedVideo, ReadTrack, deal_out
 from densevid.inference.event_speaker import EventSpeaker, SpeakerLimits
+from densevid.inference.folded_heads import proposer
 from densevid.inference.rules import rules_of
 from densevid.inference.selection import WHOLE_VIDEO, Choose, Lengths
 from densevid.model.masked_transformer import EncodedVideo
@@ -71,6 +72,7 @@ class Captioner:
         self.device = torch.device(device)
         self.model = loaded.model.to(self.device).eval()
         self.precision = precision or usual_precision(self.device)
+        self.propose = proposer(self.model.proposal_decoder, folded=self.precision == "bfloat16")
         on_gpu = self.device.type == "cuda"
         self.steps_at_once = steps_at_once or (32 if on_gpu else 4) * self.config.model.window
         speaking = self.model if self.precision == "float32" else deepcopy(self.model).bfloat16()
@@ -153,7 +155,7 @@ class Captioner:
     def _captioned(self, reads: list[ReadTrack], choose: Choose | None) -> list[CaptionedVideo]:
         with float32_products(exact=self.precision == "float32"):
             batch = self._encode(reads)
-            proposals = self.model.propose(batch.video)
+            proposals = self.propose(batch.video.memory.last_BTD)
             selection = self.rules.select(proposals, batch.lengths)
             selection = selection.at_least_one(batch.lengths, self.config.inference.score_threshold)
             selection = selection if choose is None else choose(selection)

@@ -44,10 +44,10 @@ class Sentences:
     log_probability_P: Tensor
 
 
-def sentences(speaker: Speaker, state: State, events: int, config: InferenceConfig) -> Sentences:
+def sentences(speaker: Speaker, state: State, events: int, config: InferenceConfig, *, looks: bool = True) -> Sentences:
     """What is said of each event by greedy choice, or by beam search where the settings ask for more."""
     if plain_greedy(config):
-        return greedy(speaker, state, events, config.max_words)
+        return greedy(speaker, state, events, config.max_words, looks=looks)
     return beam_search(speaker, state, events, config)
 
 
@@ -56,10 +56,11 @@ def plain_greedy(config: InferenceConfig) -> bool:
     return config.beam == 1 and not config.no_repeat
 
 
-def greedy(speaker: Speaker, state: State, events: int, max_words: int) -> Sentences:
+def greedy(speaker: Speaker, state: State, events: int, max_words: int, *, looks: bool = True) -> Sentences:
     """The most likely word at each position; a sentence ends with `<eos>` and is padded from there.
 
-    `<unk>`, `<pad>` and `<init>` are never chosen. R of the P events are still being spoken of.
+    `<unk>`, `<pad>` and `<init>` are never chosen. R of the P events are still being spoken of; with `looks = False`
+    nobody looks who has finished, and all stay to the end.
     """
     device = speaker.device
     words_PL = torch.full((events, max_words), PAD, device=device)
@@ -75,7 +76,7 @@ def greedy(speaker: Speaker, state: State, events: int, max_words: int) -> Sente
         words_PL[row_R, position] = word_R
         sum_P[row_R] += torch.where(finished_R, 0, best.values - logits_RV.logsumexp(dim=-1))
         finished_R = finished_R | (word_R == EOS)
-        if position % between == between - 1 and position < max_words - 1:
+        if looks and position % between == between - 1 and position < max_words - 1:
             left_R = (~finished_R).nonzero()[:, 0]
             if not len(left_R):
                 break

@@ -10,10 +10,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from densevid.data.vocabulary import PAD
-from densevid.inference.decoding import Sentences, Speaker, State, plain_greedy
+from densevid.inference.captured import CapturedSentences
+from densevid.inference.decoding import Sentences, plain_greedy
 from densevid.inference.event_encoder import EventEncoder, RecurrentEventEncoder
 from densevid.inference.fused import Fused
-from densevid.inference.packed_events import PackedEvents, Packing, joined, pack
+from densevid.inference.packed_events import PackedEvents, Packing, distinct_windows, pack
 from densevid.inference.rules import PaperRules
 from densevid.inference.word_decoder import WordDecoder
 from densevid.model.caption_decoder import SelfAttentionDecoder
@@ -26,20 +27,23 @@ from densevid.model.video_encoder import Memory
 class SpeakerLimits:
     """What bounds memory, in steps: of events encoded together, and of events spoken of together.
 
-    `worth_joining` is how many empty steps are worth one batch fewer; `compiled` compiles the steps between products.
+    `allowance` is how many empty steps never matter, `aligned` what packed lengths are a multiple of, and `compiled`
+    compiles the steps between products; `captured` lets a GPU replay the words of few events.
     """
 
     encoded: int
     spoken: int
-    worth_joining: int
+    allowance: int = 0
+    aligned: int = 1
     compiled: bool = False
+    captured: bool = True
 
     @classmethod
     def of(cls, device: torch.device, *, compiled: bool | None = None) -> SpeakerLimits:
         """What suits a device: large batches for a GPU, cache-sized ones for a CPU."""
         if device.type == "cuda":
-            return cls(1 << 17, 1 << 20, 1 << 13, bool(compiled))
-        return cls(1 << 12, 1 << 16, 0, bool(compiled))
+            return cls(1 << 17, 1 << 20, 1 << 13, 16, bool(compiled))
+        return cls(1 << 12, 1 << 16)
 
 
 class EventSpeaker:
@@ -48,7 +52,7 @@ class EventSpeaker:
     def __init__(self, model: MaskedTransformer, rules: PaperRules, limits: SpeakerLimits) -> None:
         self.model, self.rules, self.limits = model, rules, limits
         self.dtype = model.caption_decoder.words.weight.dtype
-        self.packing = Packing(limits.encoded, limits.worth_joining, rules.mask_floor)
+        self.packing = Packing(limits.encoded, limits.allowance, limits.aligned, rules.mask_floor)
         self.encode: EventEncoder | RecurrentEventEncoder
         if isinstance(model.encoder, BiLSTMEncoder):
             self.encode = RecurrentEventEncoder(self.dtype)
@@ -58,6 +62,9 @@ class EventSpeaker:
         self.decoder: WordDecoder | None = None
         if plain_greedy(inference) and isinstance(model.caption_decoder, SelfAttentionDecoder):
             self.decoder = WordDecoder(model.caption_decoder, inference.max_words)
+        self.captured: CapturedSentences | None = None
+        if limits.captured and self.decoder is not None and model.device.type == "cuda":
+            self.captured = CapturedSentences(self.decoder, self._say_all)
 
     def __call__(self, video: EncodedVideo, mask_PT: Tensor, video_P: Tensor) -> Sentences:
         """The sentence of every event, given by its mask and the row of its video."""
@@ -66,39 +73,44 @@ class EventSpeaker:
         log_P = torch.zeros(events, device=mask_PT.device)
         if not events:
             return Sentences(words_PL, log_P)
+        if self.rules.config.model.mask == "discrete":
+            one_Q, number_P = distinct_windows(mask_PT, video_P)
+            if len(one_Q) < events:
+                told = self(video, mask_PT[one_Q], video_P[one_Q])
+                return Sentences(told.words_PL[number_P], told.log_probability_P[number_P])
         shared = self.encode.share(video)
         valid_PT = video.memory.valid_BT[video_P]
         packed = pack(mask_PT * valid_PT, video_P, valid_PT.sum(dim=1), self.packing)
         for group in self._spoken_together(packed):
-            memory = joined([self.encode(shared, part) for part in group])
             event_P = torch.cat([part.event_P for part in group])
-            said = self._say(memory)
+            said = self._say([self.encode(shared, part) for part in group])
             words_PL[event_P] = F.pad(said.words_PL, (0, most - said.words_PL.shape[1]), value=PAD)
             log_P[event_P] = said.log_probability_P
         return Sentences(words_PL, log_P)
 
-    def _say(self, memory: Memory) -> Sentences:
-        state: State
+    def _say(self, memories: list[Memory]) -> Sentences:
+        events = sum(len(memory.valid_BT) for memory in memories)
         if self.decoder is not None:
-            speaker: Speaker = self.decoder
-            state = self.decoder.begin(memory)
-        else:
-            speaker, state = self.model, self.model.caption_decoder.begin(memory)
-        return self.rules.say(speaker, state, len(memory.valid_BT))
+            said = self.captured and self.captured(memories)
+            return said or self.rules.say(self.decoder, self.decoder.begin(memories), events)
+        (memory,) = memories
+        return self.rules.say(self.model, self.model.caption_decoder.begin(memory), events)
+
+    def _say_all(self, memories: list[Memory]) -> Sentences:
+        """Without a look at who has finished, so that it can be captured."""
+        assert self.decoder is not None
+        events = sum(len(memory.valid_BT) for memory in memories)
+        return self.rules.say(self.decoder, self.decoder.begin(memories), events, looks=False)
 
     def _spoken_together(self, packed: list[PackedEvents]) -> Iterator[list[PackedEvents]]:
-        """Batches to speak of together: all get the slots of the longest, so if there are many none is much shorter."""
+        """As many as the memory holds: a word costs the decoder's weights once, however many events share it."""
         group: list[PackedEvents] = []
-        events = 0
+        slots = 0
         for part in packed:
-            count, slots = part.mask_PS.shape
-            longest = group[0].mask_PS.shape[1] if group else slots
-            together = (events + count) * longest
-            wasteful = 2 * slots < longest and together > self.limits.spoken // 4
-            if group and (together > self.limits.spoken or wasteful):
+            slots += part.mask_PS.numel()
+            if group and (slots > self.limits.spoken or self.decoder is None):
                 yield group
-                group, events = [], 0
+                group, slots = [], part.mask_PS.numel()
             group.append(part)
-            events += count
         if group:
             yield group

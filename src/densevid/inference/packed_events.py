@@ -18,23 +18,30 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from densevid.model.video_encoder import Memory
 
-ALIGNED = 16
 ZERO_SLOTS = 2  # see `_log_counts`
+WORTH_JOINING = 0.05  # empty slots, as a share of the others, that are worth one batch fewer
 Sizes = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Packing:
-    """How events are batched: slots encoded at once, and empty slots that are worth one batch fewer."""
+    """How events are batched: slots encoded at once, empty ones that never matter, and what slots are a multiple of.
+
+    Steps whose mask is at most `floor` are left out.
+    """
 
     slots_at_once: int
     allowance: int
+    aligned: int = 1
     floor: float = 0.0
+
+    def slots(self, counts: Sizes) -> Sizes:
+        """For so many steps and the zeros."""
+        return -(-(counts + ZERO_SLOTS) // self.aligned) * self.aligned
 
 
 @dataclass(frozen=True)
@@ -78,36 +85,41 @@ def pack(mask_PT: Tensor, video_P: Tensor, length_P: Tensor, packing: Packing) -
     return packed
 
 
+def distinct_windows(window_PT: Tensor, video_P: Tensor) -> tuple[Tensor, Tensor]:
+    """Proposals that differ by less than a step have one window: one row of each, and the number of every row's."""
+    steps = window_PT.shape[1]
+    start_P, count_P = window_PT.argmax(dim=1), window_PT.sum(dim=1).long()
+    key_P = (video_P * steps + start_P) * (steps + 1) + count_P
+    keys_Q, number_P = key_P.unique(return_inverse=True)
+    one_Q = torch.empty_like(keys_Q).scatter_(0, number_P, torch.arange(len(key_P), device=key_P.device))
+    return one_Q, number_P
+
+
 def plan(counts: Sizes, lengths: Sizes, packing: Packing) -> list[tuple[Sizes, int, bool]]:
     """(numbers of the events, slots, whether all their steps are kept) of every batch, those with most slots first.
 
-    Neighbours in length are put together while the empty slots stay within the allowance.
+    Neighbours in length are put together while there are few empty slots.
     """
     full = counts == lengths
-    slots = np.where(full, lengths, -(-(counts + ZERO_SLOTS) // ALIGNED) * ALIGNED)
-    order = np.lexsort((~full, -slots))
-    kind_changes = (np.diff(slots[order]) != 0) | (np.diff(full[order]) != 0)
-    together = [[part] for part in np.split(order, np.flatnonzero(kind_changes) + 1) if len(part)]
-    merged: list[list[Sizes]] = []
-    for (part,) in together:
-        if merged and _wasted(slots, [*merged[-1], part]) <= packing.allowance:
-            merged[-1].append(part)
+    slots = np.where(full, lengths, packing.slots(counts))
+    order = np.lexsort((full, -slots))
+    new_kind = (np.diff(slots[order]) != 0) | (np.diff(full[order]) != 0)
+    groups: list[Sizes] = []
+    for kind in np.split(order, np.flatnonzero(new_kind) + 1):
+        together = np.concatenate((groups[-1], kind)) if groups else kind
+        empty = int((packing.slots(counts[together]).max() - slots[together]).sum())
+        share = 0.0 if full[together].all() else WORTH_JOINING  # those would lose attention without a mask
+        if groups and empty <= packing.allowance + share * slots[together].sum():
+            groups[-1] = together
         else:
-            merged.append([part])
+            groups.append(kind)
     batches = []
-    for parts in merged:
-        events = np.concatenate(parts)
-        alone = len(parts) == 1 and bool(full[events[0]])
-        most = int(slots[events[0]])
-        most = most if alone else -(-int(counts[events].max() + ZERO_SLOTS) // ALIGNED) * ALIGNED
-        at_once = max(1, packing.slots_at_once // most)
-        pieces = np.array_split(events, -(-len(events) // at_once))
-        batches += [(piece, most, alone) for piece in pieces]
-    return batches
-
-
-def _wasted(slots: Sizes, parts: list[Sizes]) -> int:
-    return sum((int(slots[parts[0][0]]) - int(slots[part[0]])) * len(part) for part in parts)
+    for events in groups:
+        alike = bool(full[events].all()) and slots[events].min() == slots[events].max()
+        most = int(slots[events[0]] if alike else packing.slots(counts[events]).max())
+        pieces = np.array_split(events, -(-len(events) // max(1, packing.slots_at_once // most)))
+        batches += [(piece, most, alike) for piece in pieces]
+    return sorted(batches, key=lambda batch: -batch[1])
 
 
 def _log_counts(count_P: Tensor, length_P: Tensor, slots: int) -> Tensor:
@@ -122,28 +134,3 @@ def _log_counts(count_P: Tensor, length_P: Tensor, slots: int) -> Tensor:
     place_PS = torch.arange(slots, device=count_P.device) - count_P[:, None]
     table_P3 = torch.stack((torch.zeros_like(left_P), coarse_P, rest_P, torch.full_like(left_P, -torch.inf)), dim=1)
     return table_P3.gather(1, (place_PS + 1).clamp(0, 3))
-
-
-def joined(memories: list[Memory]) -> Memory:
-    """Memories with different numbers of slots as one; added slots count for nothing."""
-    if len(memories) == 1:
-        return memories[0]
-    slots = max(memory.valid_BT.shape[1] for memory in memories)
-    alike = all(memory.log_count_BT is None and memory.valid_BT.shape[1] == slots for memory in memories)
-    counts = [_widened(_counts(memory), slots, -torch.inf) for memory in memories]
-    masks = [_widened(memory.event_mask_BT, slots, 0) for memory in memories if memory.event_mask_BT is not None]
-    layers = tuple(
-        torch.cat([F.pad(layer, (0, 0, 0, slots - layer.shape[1])) for layer in parts])
-        for parts in zip(*(memory.layers for memory in memories), strict=True)
-    )
-    valid_PS = torch.cat([_widened(memory.valid_BT, slots, 1) for memory in memories])
-    return Memory(layers, valid_PS, False, torch.cat(masks), None if alike else torch.cat(counts))
-
-
-def _counts(memory: Memory) -> Tensor:
-    one = torch.zeros(memory.valid_BT.shape, device=memory.valid_BT.device)
-    return one if memory.log_count_BT is None else memory.log_count_BT
-
-
-def _widened(values_PS: Tensor, slots: int, value: float) -> Tensor:
-    return F.pad(values_PS, (0, slots - values_PS.shape[1]), value=value)

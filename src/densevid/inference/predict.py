@@ -153,7 +153,7 @@ def predict(job: PredictionJob, report: Report = lambda line: None) -> Predictio
 
 def open_job(job: PredictionJob, report: Report = lambda line: None) -> OpenedJob:
     """Load the model, open the features, and look at every video's header; with no usable video it is an error."""
-    device = _device(job.device)
+    device = usable_device(job.device)
     if job.threads is not None:
         _set_threads(job.threads, report)
     loaded = load_model(job.model)
@@ -253,7 +253,7 @@ def _set_threads(threads: int, report: Report) -> None:
     torch.set_num_threads(min(threads, most))
 
 
-def _device(name: str | None) -> torch.device:
+def usable_device(name: str | None) -> torch.device:
     """The device of that name, if this machine has it."""
     try:
         device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))

@@ -38,9 +38,9 @@ class PaperRules:
         """The proposals of every video that are captioned."""
         return select(proposals, lengths, self.config.inference)
 
-    def say(self, speaker: Speaker, state: State, events: int) -> Sentences:
+    def say(self, speaker: Speaker, state: State, events: int, *, looks: bool = True) -> Sentences:
         """What is said about each event: greedily, or by beam search where the settings ask for more."""
-        return sentences(speaker, state, events, self.config.inference)
+        return sentences(speaker, state, events, self.config.inference, looks=looks)
 
     def text(self, vocabulary: Vocabulary, words: Iterable[int]) -> str:
         """The sentence of some words."""
@@ -68,10 +68,10 @@ class ReleasedRules(PaperRules):
         """The release's selection."""
         return select_released(proposals, lengths, self.config.inference)
 
-    def say(self, speaker: Speaker, state: State, events: int) -> Sentences:
+    def say(self, speaker: Speaker, state: State, events: int, *, looks: bool = True) -> Sentences:
         """Always `max_words` words; a beam, which the release has not, is the paper's."""
         if not plain_greedy(self.config.inference):
-            return super().say(speaker, state, events)
+            return super().say(speaker, state, events, looks=looks)
         return greedy_released(speaker, state, events, self.config.inference.max_words)
 
     def text(self, vocabulary: Vocabulary, words: Iterable[int]) -> str:

@@ -34,18 +34,13 @@ class Storyteller:
     """Tells videos with a captioner: everything it finds, or with `summary` rules the few events for a person.
 
     Events of a summary stand in order of time, and their score is their confidence: the calibrated one where there is
-    a calibration. `shift` moves the windows over long videos, to see how much of a result is their doing.
+    a calibration.
     """
 
     def __init__(
-        self,
-        captioner: Captioner,
-        *,
-        summary: SummaryRules | None = None,
-        calibration: Calibration | None = None,
-        shift: int = 0,
+        self, captioner: Captioner, *, summary: SummaryRules | None = None, calibration: Calibration | None = None
     ) -> None:
-        self.captioner, self.summary, self.calibration, self.shift = captioner, summary, calibration, shift
+        self.captioner, self.summary, self.calibration = captioner, summary, calibration
         self.window = captioner.config.model.window
         read, released = captioner.config.inference.read, captioner.config.model.compat == "released"
         self.reads_all = read == "all" or (read == "auto" and not released)
@@ -102,7 +97,7 @@ class Storyteller:
         return (self._in_windows(track) for track in tracks if isinstance(track, FeatureTrack))
 
     def _in_windows(self, track: FeatureTrack) -> CaptionedVideo:
-        windows = Windows.over(len(track), self.window, shift=self.shift)
+        windows = Windows.over(track, self.window)
         found = self._proposed(track, windows)
         alike = self.captioner.config.inference.suppression_iou
         kept_WK = merge(windows, found.reported_BK2, found.score_BK, found.kept_BK, alike)
@@ -111,7 +106,10 @@ class Storyteller:
         return self._spoken(track, windows, chosen)
 
     def _proposed(self, track: FeatureTrack, windows: Windows) -> Selection:
-        """What all windows propose, W x K, in steps of the video; nothing is said about any of it yet."""
+        """What all windows propose, W x K, in steps of the video; nothing is said about any of it yet.
+
+        A window that has to be an event itself, as nothing else is proposed, counts where that is so in all of them.
+        """
         found: list[Selection] = []
 
         def keep(selection: Selection, steps_B: Tensor) -> Selection:
@@ -123,6 +121,8 @@ class Storyteller:
         together = _stacked(found)
         start_W11 = windows.starts_W(together.reported_BK2)[:, None, None]
         kept_WK = together.kept_BK & (together.anchor_BK != WHOLE_VIDEO)
+        if not bool(kept_WK.any()):
+            kept_WK = together.kept_BK
         return replace(together, reported_BK2=together.reported_BK2 + start_W11, kept_BK=kept_WK)
 
     def _spoken(self, track: FeatureTrack, windows: Windows, chosen: Selection) -> CaptionedVideo:

@@ -66,28 +66,23 @@ def best_chain(intervals_BP2: Tensor, worth_BP: Tensor, most: int, overlap: floa
     before_BP = torch.searchsorted(end_BP, start_BP.gather(1, order_BP).contiguous(), right=True)
 
     total_BP = worth_BP
-    rounds = [_Round.of(total_BP)]
+    value_BQ, last_BQ = _best_of_first(total_BP)
+    rounds = [last_BQ]
     while len(rounds) < min(most, worth_BP.shape[1]):
-        longer_BP = worth_BP + rounds[-1].value_BQ.gather(1, before_BP)
+        longer_BP = worth_BP + value_BQ.gather(1, before_BP)
         if torch.equal(longer_BP, total_BP):
             break
         total_BP = longer_BP
-        rounds.append(_Round.of(total_BP))
+        value_BQ, last_BQ = _best_of_first(total_BP)
+        rounds.append(last_BQ)
     kept_BP = _trace(rounds, before_BP)
     return torch.zeros_like(kept_BP).scatter(1, order_BP, kept_BP)
 
 
-@dataclass(frozen=True)
-class _Round:
-    """For every number p of first events, Q = P + 1 of them: the best worth V_k(p), and the last event it ends with."""
-
-    value_BQ: Tensor
-    last_BQ: Tensor
-
-    @classmethod
-    def of(cls, total_BP: Tensor) -> _Round:
-        best = torch.cat((total_BP.new_zeros(len(total_BP), 1), total_BP), dim=1).cummax(dim=1)
-        return cls(best.values, (best.indices - 1).to(torch.int32))  # -1: no event at all
+def _best_of_first(total_BP: Tensor) -> tuple[Tensor, Tensor]:
+    """For every number p of first events, Q = P + 1 of them: V_k(p), and the event that its chain ends with, or -1."""
+    best = torch.cat((total_BP.new_zeros(len(total_BP), 1), total_BP), dim=1).cummax(dim=1)
+    return best.values, (best.indices - 1).to(torch.int32)
 
 
 def _cores(intervals_BP2: Tensor, overlap: float) -> tuple[Tensor, Tensor]:
@@ -97,14 +92,14 @@ def _cores(intervals_BP2: Tensor, overlap: float) -> tuple[Tensor, Tensor]:
     return start_BP + given_BP, end_BP - given_BP
 
 
-def _trace(rounds: list[_Round], before_BP: Tensor) -> Tensor:
+def _trace(rounds: list[Tensor], before_BP: Tensor) -> Tensor:
     """Back from the last round to the first: the last event of the best chain, then the best among those before it."""
     videos, nothing = before_BP.shape
     kept_BQ = before_BP.new_zeros((videos, nothing + 1), dtype=torch.bool)
     first_B1 = before_BP.new_full((videos, 1), nothing)
     before_BQ = torch.cat((before_BP, torch.zeros_like(first_B1)), dim=1)
-    for each in reversed(rounds):
-        event_B1 = each.last_BQ.gather(1, first_B1).long()
+    for last_BQ in reversed(rounds):
+        event_B1 = last_BQ.gather(1, first_B1).long()
         event_B1 = torch.where(event_B1 < 0, nothing, event_B1)
         kept_BQ.scatter_(1, event_B1, True)
         first_B1 = before_BQ.gather(1, event_B1)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
@@ -22,22 +23,29 @@ from densevid.model.caption_decoder import DecoderLayer, SelfAttentionDecoder
 from densevid.model.layers import MultiHeadAttention, sinusoids
 from densevid.model.video_encoder import Memory
 
+WIDE_RESULTS = torch.__version__ >= (2, 8)  # products of bfloat16 that give float32
+
 
 @dataclass
 class WordState:
-    """The memory of P events per layer, keys and values of the words so far (P x H x L x D/H), and the position."""
+    """The memories of P events, those of equal length together; per layer keys and values of the words so far,
+    P x H x L x D/H; and the position.
+    """
 
-    memory: list[Tensor]
-    log_count_P1S: Tensor | None
+    memories: list[Memory]
     keys: list[Tensor]
     values: list[Tensor]
     position_1: Tensor
 
     def select(self, index_P: Tensor) -> None:
-        """Go on with these rows, repeated or reordered."""
-        for rows in (self.memory, self.keys, self.values):
-            rows[:] = [layer[index_P] for layer in rows]
-        self.log_count_P1S = None if self.log_count_P1S is None else self.log_count_P1S[index_P]
+        """Go on with these rows, which must be in order."""
+        self.keys, self.values = ([layer[index_P] for layer in rows] for rows in (self.keys, self.values))
+        counts = torch.tensor([0, *(len(memory.valid_BT) for memory in self.memories)], device=index_P.device)
+        first = counts.cumsum(0)
+        borders = torch.searchsorted(index_P, first).tolist()
+        parts = zip(self.memories, pairwise(borders), first.tolist(), strict=False)
+        chosen = [memory.select(index_P[own[0] : own[1]] - offset) for memory, own, offset in parts]
+        self.memories = [memory for memory in chosen if len(memory.valid_BT)]
 
 
 @dataclass(frozen=True)
@@ -72,14 +80,13 @@ class WordDecoder:
         """Where the weights are."""
         return self.words.weight.device
 
-    def begin(self, memory: Memory) -> WordState:
-        """Nothing is said yet."""
+    def begin(self, memories: list[Memory]) -> WordState:
+        """Nothing is said yet about the events of these memories, one after another."""
         heads, width = self.layers[0].self_attention.heads, self.words.in_features
-        shape = (len(memory.valid_BT), heads, self.max_words, width // heads)
-        keys, values = ([layer.new_zeros(shape) for layer in memory.layers] for _ in range(2))
-        count_PS = memory.log_count_BT
-        position_1 = torch.zeros(1, dtype=torch.long, device=self.device)
-        return WordState(list(memory.layers), None if count_PS is None else count_PS[:, None], keys, values, position_1)
+        events = sum(len(memory.valid_BT) for memory in memories)
+        shape = (events, heads, self.max_words, width // heads)
+        keys, values = ([self.words.weight.new_zeros(shape) for _ in self.layers] for _ in range(2))
+        return WordState(memories, keys, values, torch.zeros(1, dtype=torch.long, device=self.device))
 
     def next_words(self, words_P1: Tensor, state: WordState) -> Tensor:
         """Logits P x 1 x V of the word after the given one; `state` moves on."""
@@ -109,21 +116,29 @@ class WordDecoder:
 
     def _event(self, index: int, words_PD: Tensor, state: WordState) -> Tensor:
         """Attention to the event's memory, which serves as keys and values of all heads."""
-        attention, cross, memory_PSD = self.layers[index].cross_attention, self.cross[index], state.memory[index]
+        attention, cross = self.layers[index].cross_attention, self.cross[index]
         query_HPd = attention.query(words_PD).unflatten(-1, (attention.heads, -1)).transpose(0, 1)
         query_PHD = torch.bmm(query_HPd, cross.keys_HdD).transpose(0, 1)
-        logits_PHS = _product(query_PHD, memory_PSD.transpose(1, 2))
-        if state.log_count_P1S is not None:
-            logits_PHS = logits_PHS + state.log_count_P1S
-        seen_PHD = torch.bmm(logits_PHS.softmax(dim=-1).to(memory_PSD.dtype), memory_PSD)
+        queries = query_PHD.split([len(memory.valid_BT) for memory in state.memories])
+        seen = [_seen(query, memory, index) for query, memory in zip(queries, state.memories, strict=True)]
+        seen_PHD = seen[0] if len(seen) == 1 else torch.cat(seen)
         heads_HPd = torch.bmm(seen_PHD.transpose(0, 1), cross.values_HDd)
         return attention.output(heads_HPd.transpose(0, 1).flatten(1))
+
+
+def _seen(query_PHD: Tensor, memory: Memory, index: int) -> Tensor:
+    """The weighted sum of one layer of the memory, for every head."""
+    memory_PSD = memory.layers[index]
+    logits_PHS = _product(query_PHD, memory_PSD.transpose(1, 2))
+    if memory.log_count_BT is not None:
+        logits_PHS = logits_PHS + memory.log_count_BT[:, None]
+    return torch.bmm(logits_PHS.softmax(dim=-1).to(memory_PSD.dtype), memory_PSD)
 
 
 def _product(first: Tensor, second: Tensor) -> Tensor:
     """A product whose result is float32 whatever its factors: logits want more digits than bfloat16 has."""
     if first.dtype == torch.float32:
         return first @ second
-    if first.is_cuda and hasattr(torch, "_grouped_mm"):  # torch 2.8 and later
+    if first.is_cuda and WIDE_RESULTS:
         return (torch.mm if first.dim() == 2 else torch.bmm)(first, second, out_dtype=torch.float32)
     return (first @ second).float()
