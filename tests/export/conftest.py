@@ -15,7 +15,7 @@ from made_videos import constant, make_video
 
 SPANS = [
     (0.0, 1.5, "A man walks in"),
-    (1.5, 4.0, "he sits at a café table"),
+    (1.5, 4.0, "a señor sits at a café table"),
     (3.0, 9.0, "people talk"),
     (9.5, 11, "all leave"),
 ]

@@ -86,10 +86,10 @@ def test_arrows_carry_the_focus_along_the_list(opened: Opened, document: Timelin
 def test_search_finds_words_anywhere_without_accents(opened: Opened, document: TimelineDocument) -> None:
     page = opened(document)
     page.keyboard.press("/")
-    page.keyboard.type("cafe he")
-    assert page.locator(".list > li:visible").all_text_contents()[0].endswith("he sits at a café table")
+    page.keyboard.type("caf senor")
+    assert page.locator(".list > li:visible").all_text_contents()[0].endswith("a señor sits at a café table")
     assert page.text_content("#found") == "1 of 4"
-    assert page.locator("mark").all_text_contents() == ["he", "café"]
+    assert page.locator("mark").all_text_contents() == ["señor", "caf"]
     assert page.locator(".bar.faded").count() == 3
     assert page.evaluate(PAUSED), "a space in the search is a space"
     page.keyboard.press("Enter")
