@@ -27,8 +27,8 @@ from densevid.model.video_encoder import Memory
 class SpeakerLimits:
     """What bounds memory, in steps: of events encoded together, and of events spoken of together.
 
-    `allowance` is how many empty steps never matter, `aligned` what packed lengths are a multiple of. On a GPU `captured`
-    replays the words of few events, `passes` are the steps between products, and `attention` is one of them, too.
+    `allowance` is how many empty steps never matter, `aligned` what packed lengths are a multiple of. On a GPU
+    `captured` replays the words of few events, `passes` are the steps between products, and `attention` is one of them, too.
     """
 
     encoded: int
