@@ -28,7 +28,7 @@ class SpeakerLimits:
     """What bounds memory, in steps: of events encoded together, and of events spoken of together.
 
     `allowance` is how many empty steps never matter, `aligned` what packed lengths are a multiple of. On a GPU
-    `captured` replays the words of few events, `passes` are the steps between products, and `attention` is one of them, too.
+    `captured` replays the words of few events, `passes` are the steps between products, `attention` one more of them.
     """
 
     encoded: int
