@@ -44,7 +44,7 @@ class StageBar:
             self._bar.update(self._task, completed=share, description=f"{now}{of}")
 
     def line(self, text: str) -> None:
-        """A line of the result: above the bar on a terminal, on stdout in any case."""
+        """A line of the result: above the bar where a person watches, on stdout elsewhere."""
         if self._bar and sys.stdout.isatty():
             self._bar.console.print(text, highlight=False, markup=False, soft_wrap=True)
         else:
