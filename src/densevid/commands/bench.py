@@ -2,6 +2,7 @@
 
   densevid bench evaluate --references val_1.json val_2.json --videos 200
   densevid bench extract --videos clips/
+  densevid bench inference --videos 64
   densevid bench train --batch 256
 
 `densevid bench SUBJECT --help` explains one subject.
@@ -15,6 +16,7 @@ from importlib import import_module
 SUBJECTS = {
     "evaluate": "the official evaluations, against a loop over pycocoevalcap",
     "extract": "from video files to features, against decoding and networks one after the other",
+    "inference": "captioning, against one video at a time and every proposal over all steps",
     "segments": "training with several segments a video, against one",
     "startup": "the start of a training run on all of ActivityNet Captions, with sparse features",
     "train": "training steps of the paper's configuration, against plain heads and float32",

@@ -20,11 +20,12 @@ from torch.utils.data import Dataset
 
 from densevid.config import Config
 from densevid.data.annotations import Annotations
-from densevid.data.feature_source import FeatureSource, streams_text
+from densevid.data.feature_source import FeatureSource, reduction_of, streams_text
 from densevid.data.vocabulary import PAD, Vocabulary
 from densevid.errors import InputError
 from densevid.events import Event
 from densevid.tracks import Extent, FeatureRecipe, FloatArray
+from densevid.video.reduction import Reduction
 
 
 @dataclass(frozen=True)
@@ -143,6 +144,11 @@ class SegmentDataset(Dataset[Sample]):
     def recipe(self) -> FeatureRecipe | None:
         """How the features were made."""
         return self.source.recipe
+
+    @property
+    def reduction(self) -> Reduction | None:
+        """What they were reduced by."""
+        return reduction_of(self.source)
 
     @property
     def fingerprint(self) -> dict[str, object]:

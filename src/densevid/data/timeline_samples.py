@@ -22,6 +22,7 @@ from densevid.data.timelines import TimelineGenerator
 from densevid.data.vocabulary import Vocabulary
 from densevid.errors import InputError
 from densevid.tracks import FeatureRecipe, FloatArray
+from densevid.video.reduction import Reduction
 
 CHOICE, CLIP_CHOICE = 7, 8  # set the draws of events with their sentences, and of clips, apart from those of videos
 SEGMENTS_APART = 64  # more than any video gives: keeps the numbers of segments of different videos apart
@@ -53,6 +54,11 @@ class TimelineSamples(Dataset[Sample]):
     def recipe(self) -> FeatureRecipe:
         """How the clips' features were made."""
         return self.generator.collection.recipe
+
+    @property
+    def reduction(self) -> Reduction | None:
+        """What they were reduced by."""
+        return self.generator.collection.reduction
 
     @property
     def fingerprint(self) -> dict[str, object]:

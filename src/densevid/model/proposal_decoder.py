@@ -86,10 +86,13 @@ class ProposalDecoder(nn.Module):
 
     def forward(self, memory_BTD: Tensor) -> Proposals:
         """Predict for every anchor over the steps of the memory."""
-        output_BRA = self.anchor_outputs(memory_BTD)
+        return self.proposals(self.anchor_outputs(memory_BTD), memory_BTD.shape[1])
+
+    def proposals(self, output_BRA: Tensor, steps: int) -> Proposals:
+        """What the raw rows say about every anchor over so many steps."""
         logits, shift, log_stretch = (output_BRA[:, row] for row in self.rows)
-        anchors_A2 = self.grid.anchors(memory_BTD.shape[1], memory_BTD.device)
-        return Proposals(logits, torch.stack((shift, log_stretch), dim=-1), anchors_A2, memory_BTD.shape[1])
+        anchors_A2 = self.grid.anchors(steps, output_BRA.device)
+        return Proposals(logits, torch.stack((shift, log_stretch), dim=-1), anchors_A2, steps)
 
     def anchor_outputs(self, memory_BTD: Tensor) -> Tensor:
         """The raw rows of all heads, B x rows x A; kernels longer than the video give no anchor, so A may be 0."""

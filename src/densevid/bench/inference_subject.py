@@ -1,0 +1,114 @@
+"""What the inference bench captions with and on: the paper's network with seeded random weights, or a trained model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from densevid.checkpoint import LoadedModel, load_model
+from densevid.config import Config, load_config
+from densevid.data.feature_layouts import open_features
+from densevid.data.feature_store import FeatureStore
+from densevid.data.vocabulary import EOS, SPECIAL_TOKENS, Vocabulary
+from densevid.errors import InputError
+from densevid.model.masked_transformer import MaskedTransformer
+from densevid.tracks import Clock, FeatureTrack
+
+WORDS = 4000
+SMALL = (
+    "model.width=64",
+    "model.hidden=64",
+    "model.heads=2",
+    "model.kernels=[1, 2, 4, 9, 16]",
+    'features.streams=["resnet"]',
+    "features.widths=[32]",
+)
+SHORTEST_SECONDS, LONGEST_SECONDS = 20, 235  # of ActivityNet's videos
+POOL_STEPS = 2048
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The flags of `densevid bench inference` that say what to caption."""
+
+    videos: int
+    proposals: int
+    steps: int
+    words: int
+    mask: str
+    floor: float = 0.0
+    quick: bool = False
+
+
+def random_model(asked: Asked) -> LoadedModel:
+    """The paper's configuration, seeded: exactly `proposals` events a video, exactly `words` words a sentence."""
+    settings = SMALL if asked.quick else ()
+    config = load_config(
+        "activitynet", (*settings, f"model.mask={asked.mask}", f"model.window={asked.steps}", *_events(asked))
+    )
+    torch.manual_seed(0)
+    vocabulary = Vocabulary(
+        (*SPECIAL_TOKENS, *(f"word{number}" for number in range(WORDS // (20 if asked.quick else 1))))
+    )
+    model = MaskedTransformer(config, len(vocabulary)).eval()
+    with torch.no_grad():
+        for parameter in model.caption_decoder.parameters():
+            parameter.mul_(3.0 if parameter.dim() > 1 else 1.0)  # as drawn, all events would be told alike
+        model.caption_decoder.words.weight.normal_(std=0.02)  # small, or every word calls for itself again
+        model.caption_decoder.words.bias.zero_()
+        model.caption_decoder.words.bias[EOS] = -1e4  # words are forced: no sentence ends
+    return LoadedModel(model, config, vocabulary, None)
+
+
+def _events(asked: Asked) -> tuple[str, ...]:
+    """Settings under which every video has so many events: the best by score that do not overlap by 90%."""
+    return (
+        "inference.score_threshold=1.0",
+        f"inference.min_proposals={asked.proposals}",
+        f"inference.max_proposals={asked.proposals}",
+        f"inference.max_words={asked.words}",
+        f"inference.mask_floor={asked.floor}",
+    )
+
+
+def trained_model(folder: Path, asked: Asked) -> LoadedModel:
+    """A model of its own settings, but for the floor."""
+    loaded = load_model(folder)
+    return replace(loaded, config=loaded.config.with_settings([f"inference.mask_floor={asked.floor}"]))
+
+
+def random_tracks(config: Config, count: int, steps: int) -> list[FeatureTrack]:
+    """Distinct videos of that many steps."""
+    width, random = sum(config.features.widths), np.random.default_rng(1)
+    streams = tuple(zip(config.features.streams, config.features.widths, strict=True))
+    clock = Clock.uniform(config.features.seconds_per_step)
+    return [
+        FeatureTrack(random.standard_normal((steps, width), dtype=np.float32), clock, streams) for _ in range(count)
+    ]
+
+
+def stored_tracks(path: Path, config: Config, count: int) -> list[FeatureTrack]:
+    """The first videos of a feature folder or store."""
+    source = open_features(path, usual_seconds_per_step=config.features.seconds_per_step)
+    if not source.videos():
+        raise InputError(f"{path}: there is no video in it")
+    return [source.track(video) for video in source.videos()[:count]]
+
+
+def generated_store(folder: Path, config: Config, videos: int) -> Path:
+    """Videos of ActivityNet's lengths; their features are stretches of one pool of random numbers."""
+    width, random = sum(config.features.widths), np.random.default_rng(2)
+    streams = tuple(zip(config.features.streams, config.features.widths, strict=True))
+    clock = Clock.uniform(config.features.seconds_per_step)
+    pool = random.standard_normal((POOL_STEPS, width), dtype=np.float32).astype(np.float16)
+    store = FeatureStore.create(folder / "store", streams)
+    with store.writer(commit_every=256) as writer:
+        for number in range(videos):
+            seconds = random.uniform(SHORTEST_SECONDS, LONGEST_SECONDS)
+            steps = min(int(seconds / clock.seconds_per_step), POOL_STEPS // 2)
+            first = int(random.integers(POOL_STEPS - steps))
+            writer.add(f"v_{number:05d}", FeatureTrack(pool[first : first + steps], clock, streams, None, seconds))
+    return folder / "store"

@@ -1,0 +1,77 @@
+"""Time captioning beside a plain dense version in one run, and check that both find and say the same.
+
+By default: the paper's network with seeded random weights, videos of 480 steps, exactly 186 proposals a video, exactly
+20 words a sentence. The plain version takes one video at a time, encodes every proposal over all steps, in float32.
+
+Examples:
+  densevid bench inference --videos 64
+  densevid bench inference --mask discrete --device cpu --videos 1
+  densevid bench inference --model RUN/model --features store --videos 100 --floor 0.02
+  densevid bench inference --store-run 4917
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of `densevid bench inference`."""
+    parser.add_argument("--device", default=None, help="cpu, cuda, ... (default: cuda where there is one)")
+    parser.add_argument("--videos", type=int, default=None, help="videos together (default: 64 on CUDA, else 2)")
+    parser.add_argument("--plain-videos", type=int, default=1, help="videos for the plain version (1)")
+    parser.add_argument("--proposals", type=int, default=186, help="events a video (186)")
+    parser.add_argument("--steps", type=int, default=480, help="steps a video (480)")
+    parser.add_argument("--words", type=int, default=20, help="words a sentence, forced (20)")
+    parser.add_argument("--mask", choices=("gated", "learned", "discrete"), default="gated", help="(gated)")
+    parser.add_argument("--floor", type=float, default=0.0, help="inference.mask_floor (0: exact)")
+    parser.add_argument("--top", type=int, default=10, help="also caption only so many, the best by score (10)")
+    parser.add_argument("--model", type=Path, metavar="DIR", help="a trained model, with its own settings")
+    parser.add_argument("--features", type=Path, metavar="STORE", help="real features for it")
+    parser.add_argument("--store-run", type=int, metavar="N", help="instead: N generated videos, store to predictions")
+    parser.add_argument(
+        "--at-once", type=int, metavar="N", help="videos of full length in a batch (32 on CUDA, else 4)"
+    )
+    parser.add_argument("--passes", choices=("triton", "torch"), default="triton", help="between products, on CUDA")
+    parser.add_argument("--attention", action="store_true", help="read an event's memory by a kernel of our own (CUDA)")
+    parser.add_argument("--no-capture", action="store_true", help="no CUDA graph for the words of a single video")
+    parser.add_argument("--threads", type=int, default=None, help="CPU threads")
+    parser.add_argument("--profile", action="store_true", help="list what takes the most time")
+    parser.add_argument("--quick", action="store_true", help="a tiny network and two short videos: does it run?")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure and print."""
+    import torch
+
+    from densevid.bench.inference import Run, print_figures, print_store_run
+    from densevid.bench.inference_subject import Asked
+    from densevid.errors import InputError
+    from densevid.inference.predict import usable_device
+
+    if args.features is not None and args.model is None:
+        raise InputError("--features needs the --model that reads them")
+    if args.threads is not None:
+        torch.set_num_threads(max(1, args.threads))
+    device = usable_device(args.device)
+    if args.quick:
+        args.proposals, args.steps, args.words = min(args.proposals, 12), min(args.steps, 48), min(args.words, 6)
+    videos = args.store_run or args.videos or (64 if device.type == "cuda" else 2)
+    asked = Asked(videos, args.proposals, args.steps, args.words, args.mask, args.floor, args.quick)
+    how = Run(
+        device,
+        args.plain_videos,
+        top=args.top,
+        at_once=args.at_once,
+        passes=args.passes,
+        attention=args.attention,
+        captured=not args.no_capture,
+        profile=args.profile,
+    )
+    if args.store_run:
+        print_store_run(asked, how)
+    else:
+        print_figures(asked, how, model=args.model, features=args.features, json=args.json)
+    return 0

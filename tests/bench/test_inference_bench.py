@@ -1,0 +1,58 @@
+"""`densevid bench inference` runs, compares with the plain version, and finds both to say the same."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from densevid.bench.inference import dense_flop
+from densevid.bench.inference_subject import Asked, generated_store, random_model
+from densevid.cli import main
+from densevid.config import load_config
+from densevid.data.feature_layouts import open_features
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> object:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize("mask", ["gated", "discrete"])
+def test_both_versions_say_the_same(mask: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    figures = tmp_path / "figures.json"
+    flags = ["--quick", "--device", "cpu", "--mask", mask, "--videos", "3", "--plain-videos", "2"]
+    assert main(["bench", "inference", *flags, "--json", str(figures)]) == 0
+    content = json.loads(figures.read_text())
+    names = [figure["name"] for figure in content["figures"]]
+    assert names[0] == "plain dense float32, single" and "float32, together" in names
+    for figure in content["figures"][1:]:
+        assert figure["same_intervals"] == figure["same_sentences"] == 1 and figure["times_plain"] > 0
+    assert capsys.readouterr().out.count("captions/s") == len(names)
+
+
+def test_a_store_becomes_a_predictions_file(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "inference", "--quick", "--device", "cpu", "--store-run", "3"]) == 0
+    assert "3 videos, 36 events" in capsys.readouterr().out
+
+
+def test_features_without_their_model_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "inference", "--features", str(tmp_path)]) == 2
+    assert "--features needs the --model" in capsys.readouterr().err
+
+
+def test_generated_videos_are_as_long_as_activitynets(tmp_path: Path) -> None:
+    config = random_model(Asked(1, 5, 48, 4, "discrete", quick=True)).config
+    source = open_features(generated_store(tmp_path, config, 40))
+    steps = np.array([source.extent(video).steps for video in source.videos()])
+    assert len(steps) == 40 and 40 <= steps.min() < steps.max() <= 470
+
+
+def test_the_papers_arithmetic_is_about_four_teraflop() -> None:
+    assert 3.5e12 < dense_flop(load_config("activitynet"), 480, 186) < 4.7e12
