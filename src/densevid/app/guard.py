@@ -47,6 +47,7 @@ class Guard:
         self._names = {"localhost", host.lower(), *(name.lower() for name in names)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse a request or pass it on, and complete the headers of what is answered."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

@@ -123,7 +123,7 @@ def is_id(text: str) -> bool:
 
 
 def shown_name(name: str) -> str:
-    """A client's file name made fit to be shown: its last part, without marks that cannot be seen or turn text around."""
+    """A client's file name fit to be shown: its last part, without marks that are invisible or turn text around."""
     last = name.replace("\\", "/").rsplit("/", 1)[-1]
     seen = "".join(mark for mark in last if unicodedata.category(mark)[0] != "C")
     return " ".join(seen.split())[:LONGEST_NAME] or "video"

@@ -1,7 +1,7 @@
 """The queue: every job there is, those that wait, the few that run, and the folder in which all of them survive.
 
-A job's folder is complete before it is a job: an upload grows in `ID.part`, which becomes `ID` when it is whole. So what
-a killed server leaves behind is either a job, which the next one takes up, or a `.part`, which it removes.
+A job's folder is complete before it is a job: an upload grows in `ID.part`, which becomes `ID` when it is whole. So
+what a killed server leaves behind is either a job, which the next one takes up, or a `.part`, which it removes.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
-from densevid.app.captioning import ATTEMPTS, caption
 from densevid.app.job import Job, State, is_id, new_id
 from densevid.app.settings import Settings
+from densevid.app.worker import ATTEMPTS, work_on
 from densevid.errors import InputError, one_line
 
 PART = ".part"
@@ -58,7 +58,9 @@ class Jobs:
         self._tasks = [asyncio.create_task(loop) for loop in loops]
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
         for task in (*self._tasks, *self._running.values()):
             task.cancel()
         await asyncio.gather(*self._tasks, *self._running.values(), return_exceptions=True)
@@ -139,7 +141,7 @@ class Jobs:
                 continue
             job = self._waiting.popleft()
             begin = time.monotonic()
-            task = self._running[job.id] = asyncio.create_task(caption(job, self.settings))
+            task = self._running[job.id] = asyncio.create_task(work_on(job, self.settings))
             await asyncio.wait([task])
             del self._running[job.id]
             if not task.cancelled() and (error := task.exception()):

@@ -1,4 +1,4 @@
-"""What an uploaded file is, before any work on it: `python -m densevid.app.probe FILE PIXELS SECONDS` prints one JSON object.
+"""What an uploaded file is, before any work on it: `python -m densevid.app.probe FILE PIXELS SECONDS` prints it.
 
 Run as a process of its own, because a file from a stranger can crash or hang the library that reads it. Lengths are
 measured from the packets, since a header can say anything; nothing is decoded.

@@ -20,7 +20,7 @@ ATTEMPTS = 2  # a job whose process was killed from outside is tried once more
 BAD_INPUT = 2  # the exit code of every densevid command for it
 
 
-async def caption(job: Job, settings: Settings) -> None:
+async def work_on(job: Job, settings: Settings) -> None:
     """Do the job; afterwards it is done, failed, or queued again because its process was killed."""
     job.begin()
     job.save()
@@ -74,7 +74,9 @@ def _fail_or_repeat(job: Job, outcome: Outcome) -> None:
     if outcome.killed and job.attempts < ATTEMPTS:
         job.state = State.QUEUED
     elif outcome.killed:
-        job.end(State.FAILED, f"the work on it was killed {job.attempts} times (signal {-outcome.code}): out of memory?")
+        job.end(
+            State.FAILED, f"the work on it was killed {job.attempts} times (signal {-outcome.code}): out of memory?"
+        )
     elif outcome.code == BAD_INPUT and outcome.last_line:
         job.end(State.FAILED, _without_paths(job, outcome.last_line))
     else:

@@ -1,0 +1,114 @@
+// The list of videos: one card each, changed in place so that the focus and a screen reader keep their place.
+
+import { megabytes } from "./uploads.js";
+
+const STAGES = [
+  ["upload", "Uploading", 2, 255],
+  ["check", "Looking at the file", 0.5, 215],
+  ["decode", "Reading the pictures", 2, 160],
+  ["features", "Computing features", 5, 50],
+  ["events", "Finding events", 1.2, 20],
+  ["sentences", "Writing sentences", 2, 320],
+];
+const template = document.getElementById("card");
+const list = document.getElementById("list");
+
+// Where a video is: [index of its stage, how much of that stage is done].
+function place(entry) {
+  if (entry.state === "done") return [STAGES.length, 0];
+  if (entry.state === "uploading" || entry.state === "held") return [0, entry.done || 0];
+  if (entry.state === "queued" || !entry.stage) return [entry.id ? 1 : 0, 0];
+  return [STAGES.findIndex(([name]) => name === entry.stage), entry.done || 0];
+}
+
+function share(entry) {
+  const [at, done] = place(entry);
+  const total = STAGES.reduce((sum, [, , weight]) => sum + weight, 0);
+  const passed = STAGES.slice(0, at).reduce((sum, [, , weight]) => sum + weight, 0);
+  return Math.round((100 * (passed + (STAGES[at]?.[2] ?? 0) * done)) / total);
+}
+
+export function status(entry) {
+  const percent = (done) => (done > 0 ? ` · ${Math.round(100 * done)} %` : "");
+  if (entry.state === "held") return "Waiting: the queue is full, it is sent when there is room";
+  if (entry.state === "uploading") return entry.done >= 1 ? "Sent" : `Uploading${percent(entry.done)}`;
+  if (entry.state === "queued") return entry.position > 1 ? `Waiting, number ${entry.position} in the queue` : "Waiting, it is next";
+  if (entry.state === "running") return `${STAGES.find(([name]) => name === entry.stage)?.[1] ?? "Working"}${percent(entry.done)}`;
+  if (entry.state === "failed") return entry.error || "It failed.";
+  if (entry.state === "done") return entry.finished ? `Done in ${time(entry.finished - entry.created)}` : "Done";
+  return "Waiting to be sent";
+}
+
+export const time = (seconds) => {
+  const whole = Math.max(0, Math.round(seconds));
+  if (whole < 60) return `${whole} s`;
+  const pad = (number) => String(number).padStart(2, "0");
+  const minutes = Math.floor(whole / 60);
+  return minutes < 60 ? `${minutes}:${pad(whole % 60)}` : `${Math.floor(minutes / 60)}:${pad(minutes % 60)}:${pad(whole % 60)}`;
+};
+
+function facts(entry) {
+  const { width, height, seconds } = entry.video ?? {};
+  return [seconds && time(seconds), width && `${width} × ${height}`, megabytes(entry.size)].filter(Boolean).join(" · ");
+}
+
+export function makeCard(entry, onRemove) {
+  const card = template.content.firstElementChild.cloneNode(true);
+  card.querySelector("bdi").textContent = entry.name;
+  const stages = card.querySelector(".stages");
+  for (const [, , weight, hue] of STAGES) {
+    const segment = document.createElement("i");
+    segment.style.setProperty("--share", weight);
+    segment.style.setProperty("--h", hue);
+    stages.append(segment);
+  }
+  stages.setAttribute("aria-label", `Progress of ${entry.name}`);
+  askTwice(card.querySelector(".remove"), entry, onRemove);
+  list.prepend(card);
+  entry.card = card;
+  showCard(entry);
+}
+
+// A finished timeline is deleted at the second click; anything else can simply be sent again.
+function askTwice(button, entry, onRemove) {
+  const calm = () => {
+    button.classList.remove("sure");
+    nameRemove(button, entry);
+  };
+  button.addEventListener("click", () => {
+    if (entry.state !== "done" || button.classList.contains("sure")) return onRemove(entry);
+    button.classList.add("sure");
+    button.textContent = "Really delete?";
+  });
+  button.addEventListener("blur", calm);
+  button.addEventListener("mouseleave", calm);
+}
+
+function nameRemove(button, entry) {
+  if (button.classList.contains("sure")) return;
+  const over = entry.state === "done" || entry.state === "failed";
+  button.textContent = over ? (entry.state === "done" ? "Delete" : "Dismiss") : "Cancel";
+  button.setAttribute("aria-label", `${button.textContent} ${entry.name}`);
+}
+
+export function showCard(entry) {
+  const { card } = entry;
+  const [at, done] = place(entry);
+  const running = entry.state === "running" || entry.state === "uploading";
+  card.dataset.state = entry.state;
+  card.querySelector(".card-facts").textContent = facts(entry);
+  card.querySelector(".card-status").textContent = status(entry);
+  const stages = card.querySelector(".stages");
+  stages.hidden = entry.state === "failed" || entry.state === "done";
+  stages.setAttribute("aria-valuenow", share(entry));
+  stages.setAttribute("aria-valuetext", status(entry));
+  [...stages.children].forEach((segment, index) => {
+    segment.style.setProperty("--done", index < at ? 1 : index === at ? done : 0);
+    segment.classList.toggle("now", running && index === at);
+  });
+  const open = card.querySelector(".open");
+  open.hidden = entry.state !== "done";
+  if (entry.id) open.href = `#/jobs/${entry.id}`;
+  open.setAttribute("aria-label", `Open the timeline of ${entry.name}`);
+  nameRemove(card.querySelector(".remove"), entry);
+}
