@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_videos import constant, make_sound, make_video
 
 from densevid.app.job import Job, State, is_id, new_id, shown_name
 from densevid.app.jobs import Jobs, QueueFull
 from densevid.app.settings import Limits, Settings
 from densevid.errors import InputError
+from made_videos import constant, make_sound, make_video
 
 SCRIPT = Path(__file__).with_name("play_captioner.py")
 SECONDS = 30.0
