@@ -1,5 +1,6 @@
 """A model is a folder: weights.safetensors, config.toml, vocabulary.txt, features.toml, with a format version.
 
+One that reads reduced features carries the reduction too, so that it can be used on any video file.
 A folder made today loads tomorrow: `FORMAT` rises when the meaning of a file changes, and readers of old formats stay.
 """
 
@@ -12,7 +13,7 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors import SafetensorError
@@ -26,9 +27,13 @@ from densevid.errors import InputError
 from densevid.model.masked_transformer import MaskedTransformer
 from densevid.tracks import FeatureRecipe
 
+if TYPE_CHECKING:
+    from densevid.video.reduction import Reduction
+
 FORMAT = 1
 WEIGHTS, CONFIG, VOCABULARY, FEATURES = "weights.safetensors", "config.toml", "vocabulary.txt", "features.toml"
 FILES = (WEIGHTS, CONFIG, VOCABULARY, FEATURES)
+REDUCTION = "reduction.safetensors"  # where the features are reduced
 
 
 @dataclass(frozen=True)
@@ -39,6 +44,7 @@ class LoadedModel:
     config: Config
     vocabulary: Vocabulary
     recipe: FeatureRecipe | None
+    reduction: Reduction | None = None
 
 
 def require_replaceable(folder: Path | str) -> None:
@@ -49,14 +55,14 @@ def require_replaceable(folder: Path | str) -> None:
         return
     if not folder.is_dir():
         raise InputError(f"cannot write the model folder {folder}: it is a file; choose another name")
-    foreign = sorted(item.name for item in folder.iterdir() if item.name not in FILES or item.is_dir())
+    foreign = sorted(item.name for item in folder.iterdir() if item.name not in {*FILES, REDUCTION} or item.is_dir())
     if foreign:
         raise InputError(f"{folder} holds more than a model ({foreign[0]}) and is not replaced; choose another name")
 
 
 def model_files(folder: Path | str) -> list[Path]:
     """The files that are there of a model folder: what a provenance block hashes."""
-    return [Path(folder) / name for name in FILES if (Path(folder) / name).is_file()]
+    return [Path(folder) / name for name in (*FILES, REDUCTION) if (Path(folder) / name).is_file()]
 
 
 def save_model(folder: Path | str, loaded: LoadedModel, provenance: Mapping[str, Any]) -> None:
@@ -90,6 +96,8 @@ def _write_files(folder: Path, loaded: LoadedModel, provenance: Mapping[str, Any
     loaded.vocabulary.save(folder / VOCABULARY)
     if loaded.recipe is not None:
         (folder / FEATURES).write_text(toml_text(loaded.recipe.table), encoding="utf-8")
+    if loaded.reduction is not None:
+        loaded.reduction.save(folder / REDUCTION)
 
 
 def load_model(folder: Path | str) -> LoadedModel:
@@ -109,7 +117,7 @@ def load_model(folder: Path | str) -> LoadedModel:
     except (OSError, SafetensorError) as error:
         raise InputError(f"{folder / WEIGHTS}: not a readable safetensors file ({error})") from error
     load_weights(model, weights, where=str(folder / WEIGHTS))
-    return LoadedModel(model, config, vocabulary, recipe)
+    return LoadedModel(model, config, vocabulary, recipe, _read_reduction(folder / REDUCTION, recipe))
 
 
 def load_weights(
@@ -146,6 +154,18 @@ def _read_recipe(path: Path) -> FeatureRecipe:
         return FeatureRecipe(_read_toml(path))
     except InputError as error:
         raise InputError(f"{path}: {str(error).removeprefix(f'{path}: ')}") from error
+
+
+def _read_reduction(path: Path, recipe: FeatureRecipe | None) -> Reduction | None:
+    """The reduction of a model that has one; it must be the very fit that the recipe names."""
+    if recipe is None or "reduction" not in recipe.table or not path.exists():
+        return None
+    from densevid.video.reduction import Reduction
+
+    reduction = Reduction.load(path)
+    if reduction.table != recipe.table["reduction"]:
+        raise InputError(f"{path}: another reduction than {FEATURES} of this model names; copy the right one there")
+    return reduction
 
 
 def _read_config(path: Path) -> Config:

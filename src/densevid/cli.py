@@ -13,6 +13,8 @@ import densevid
 from densevid.errors import InputError, one_line
 
 VERBS: dict[str, str] = {
+    "caption": "find the events of a video, say what happens in each, make a page and subtitles",
+    "models": "list the models that are installed, with their scores",
     "extract": "turn videos into feature tracks, in a feature store",
     "timelines": "compose untrimmed videos with dense captions from captioned clips",
     "train": "train a model on annotated features, on one GPU or many",

@@ -180,8 +180,10 @@ class RecordedLoop(Loop):
             save_model(path, self._loaded(), provenance(config_hash=self.learner.config.hash, step=self.learner.step))
 
     def _loaded(self) -> LoadedModel:
-        recipe = self.loader.dataset.source.recipe
-        return LoadedModel(self.learner.model, self.learner.config, self.around.data.vocabulary, recipe)
+        source = self.loader.dataset.source
+        reduction = getattr(source, "reduction", None)  # of a store; other sources are not reduced
+        words = self.around.data.vocabulary
+        return LoadedModel(self.learner.model, self.learner.config, words, source.recipe, reduction)
 
     def _averaged(self) -> AbstractContextManager[None]:
         """The model with the averaged weights, if there are any."""
