@@ -45,8 +45,8 @@ elif mode == "crash":
 elif mode == "empty":
     raise SystemExit(0)
 elif mode == "chatter":
-    print("x" * 1_000_000, flush=True)
-    print('{"stage": "sentences"}\n{"stage": 3, "done": 1}\n{"stage": "decode", "done": 0.1}\n[]\n{', flush=True)
+    print("x" * 1_000_000, file=sys.stderr, flush=True)
+    print('{"stage": "sentences"}\n{"stage": 3, "done": 1}\n{"stage": "decode", "done": 0.1}\n[]\n{', file=sys.stderr)
 elif mode == "killed":
     os.kill(os.getpid(), signal.SIGKILL)
 say("sentences", 1.0)

@@ -73,12 +73,12 @@ def test_a_video_is_captioned_and_its_progress_told(tmp_path: Path, video: Path)
         seen = set()
 
         def over() -> bool:
-            seen.add((job.state, job.stage, job.done))
+            seen.add((job.state, *job.progress.items()))
             return job.over
 
         await until(over)
         assert job.state is State.DONE and job.error == ""
-        assert (State.RUNNING, "features", 0.25) in seen
+        assert (State.RUNNING, ("check", 1.0), ("decode", 0.5), ("features", 0.25)) in seen
         assert job.result("vtt").read_text() == "the vtt of video"
         assert (job.video["width"], job.video["height"]) == (192, 128) and job.upload.name == "video.mp4"
         assert job.public()["links"]["html"] == f"/jobs/{job.id}/result.html"
@@ -129,7 +129,8 @@ def test_lines_that_are_no_progress_change_nothing(tmp_path: Path, video: Path) 
     async def body(jobs: Jobs) -> None:
         job = put(jobs, video)
         await until(lambda: job.over)
-        assert (job.state, job.stage, job.done) == (State.DONE, "sentences", 1.0)
+        assert job.state is State.DONE
+        assert job.progress == {"check": 1.0, "decode": 0.5, "features": 0.25, "sentences": 1.0}
 
     run(settings_for(tmp_path, "chatter"), body)
 
@@ -243,7 +244,7 @@ def test_what_took_the_server_down_twice_is_not_tried_again(tmp_path: Path, vide
     folder = tmp_path / new_id()
     folder.mkdir()
     shutil.copyfile(video, folder / "video")
-    Job(folder, "x", 1, state=State.RUNNING, stage="decode", attempts=2).save()
+    Job(folder, "x", 1, state=State.RUNNING, attempts=2).save()
 
     async def body(jobs: Jobs) -> None:
         job = jobs.get(folder.name)
@@ -256,7 +257,7 @@ def test_the_jobs_of_a_killed_server_die_with_it(tmp_path: Path, video: Path) ->
     program = (
         "import asyncio, sys; from densevid.app.process import run_process\n"
         f"command = [sys.executable, {str(SCRIPT)!r}, 'hang', {str(video)!r}, {str(tmp_path)!r}]\n"
-        "asyncio.run(run_process(command, lambda line: True, 600))"
+        "asyncio.run(run_process(command, lambda line: True, 600, {}))"
     )
     server = subprocess.Popen([sys.executable, "-c", program])
     asyncio.run(until(lambda: (tmp_path / "child").exists()))

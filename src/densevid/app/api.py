@@ -20,6 +20,11 @@ JOB: Schema = {
         "state": {"type": "string", "enum": [str(state) for state in State]},
         "stage": {"type": "string", "enum": ["", *STAGES], "description": "What is being done, while it runs."},
         "done": {"type": "number", "minimum": 0, "maximum": 1, "description": "How much of that stage is done."},
+        "progress": {
+            "type": "object",
+            "additionalProperties": {"type": "number"},
+            "description": "How much of each stage is done; stages overlap.",
+        },
         "position": {"type": "integer", "description": "Place in the queue; 1 is next, 0 does not wait."},
         "error": {"type": "string", "description": "What went wrong, in one line, if it failed."},
         "created": {"type": "number", "description": "When, in seconds since 1970."},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import shutil
 import time
 import unicodedata
 from dataclasses import asdict, dataclass, field, fields
@@ -37,8 +38,7 @@ class Job:
     name: str
     size: int
     state: State = State.QUEUED
-    stage: str = ""
-    done: float = 0.0
+    progress: dict[str, float] = field(default_factory=dict)
     error: str = ""
     attempts: int = 0
     created: float = field(default_factory=time.time)
@@ -57,6 +57,17 @@ class Job:
         return known if known.exists() else self.folder / VIDEO
 
     @property
+    def stage(self) -> str:
+        """The first stage that has begun and is not over; stages overlap, since pictures flow through them."""
+        begun = [stage for stage in STAGES if stage in self.progress]
+        return next((stage for stage in begun if self.progress[stage] < 1), begun[-1] if begun else "")
+
+    @property
+    def cache(self) -> Path:
+        """Where work that was interrupted is taken up again."""
+        return self.folder / "cache"
+
+    @property
     def over(self) -> bool:
         """Whether nothing more will happen to it."""
         return self.state in (State.DONE, State.FAILED)
@@ -64,6 +75,13 @@ class Job:
     def result(self, format: str) -> Path:
         """Where its timeline lies, in one of `FORMATS`."""
         return self.folder / f"{VIDEO}.densevid.{format}"
+
+    def media(self, name: str) -> tuple[Path, str] | None:
+        """The video, or the copy of it that was made for browsers, by the name that a page has for it; and its type."""
+        if self.video and name == self.upload.name:
+            return self.upload, self.video["media_type"]
+        copy = self.result("mp4")
+        return (copy, "video/mp4") if self.state is State.DONE and name == copy.name and copy.is_file() else None
 
     def learn(self, video: dict[str, Any]) -> None:
         """What the file is has been found out."""
@@ -73,19 +91,17 @@ class Job:
 
     def begin(self) -> None:
         """Work on it starts, from the start."""
-        self.state, self.stage, self.done, self.error = State.RUNNING, STAGES[0], 0.0, ""
+        self.state, self.progress, self.error = State.RUNNING, {STAGES[0]: 0.0}, ""
         self.attempts += 1
 
     def end(self, state: State, error: str = "") -> None:
         """Work on it is over."""
         self.state, self.error, self.finished = state, error, time.time()
+        shutil.rmtree(self.cache, ignore_errors=True)
 
     def advance(self, stage: str, done: float) -> None:
         """Work on it has got this far; it never goes back."""
-        if STAGES.index(stage) > STAGES.index(self.stage):
-            self.stage, self.done = stage, 0.0
-        if stage == self.stage:
-            self.done = max(self.done, min(1.0, done))
+        self.progress[stage] = max(self.progress.get(stage, 0.0), min(1.0, done))
 
     def save(self) -> None:
         """Keep what is known in its folder."""
@@ -104,6 +120,7 @@ class Job:
     def public(self) -> dict[str, Any]:
         """What its owner is told: no path, and links to what there is."""
         told = {key: value for key, value in asdict(self).items() if key not in ("folder", "attempts")}
+        told |= {"stage": self.stage, "done": self.progress.get(self.stage, 0.0)}
         links = {"self": f"/jobs/{self.id}"}
         if self.video:
             links["video"] = f"/jobs/{self.id}/{self.upload.name}"

@@ -14,21 +14,18 @@ import av
 from av.container import InputContainer
 from av.video.stream import VideoStream
 
+from densevid.app.settings import NOT_PLAYED
 from densevid.errors import InputError, run_main
 from densevid.progress import duration
 from densevid.video.container import declared_seconds, open_video
 
-# Container -> how its file's name ends and what a browser is told it is; of the others a browser plays none.
-KINDS = {
-    "mov": (".mp4", "video/mp4"),
-    "matroska": (".webm", "video/webm"),
-    "ogg": (".ogv", "video/ogg"),
-    "avi": (".avi", "video/x-msvideo"),
-    "gif": (".gif", "image/gif"),
-    "mpegts": (".ts", "video/mp2t"),
-    "mpeg": (".mpg", "video/mpeg"),
+# What browsers play: container and codecs -> how the file's name ends, which the timeline page goes by, and its type.
+PLAYED = {
+    "mov": ({"h264", "av1", "vp9"}, ".mp4", "video/mp4"),
+    "matroska": ({"h264", "vp8", "vp9", "av1"}, ".webm", "video/webm"),
+    "ogg": ({"theora", "vp8"}, ".ogv", "video/ogg"),
 }
-UNKNOWN = (".bin", "application/octet-stream")
+OTHERS = (NOT_PLAYED, "application/octet-stream")
 
 
 def probe(path: Path, most_pixels: int, most_seconds: float) -> dict[str, object]:
@@ -40,7 +37,7 @@ def probe(path: Path, most_pixels: int, most_seconds: float) -> dict[str, object
         seconds = max(declared_seconds(container, stream) or 0.0, _measured_seconds(container, stream, most_seconds))
         if seconds > most_seconds:
             raise InputError(f"it is longer than the {duration(most_seconds)} that are taken here")
-        ending, media_type = KINDS.get(container.format.name.split(",")[0], UNKNOWN)
+        ending, media_type = _kind(container.format.name.split(",")[0], stream.codec_context.codec.canonical_name)
         return {
             "width": width,
             "height": height,
@@ -48,6 +45,11 @@ def probe(path: Path, most_pixels: int, most_seconds: float) -> dict[str, object
             "ending": ending,
             "media_type": media_type,
         }
+
+
+def _kind(container: str, codec: str) -> tuple[str, str]:
+    codecs, ending, media_type = PLAYED.get(container, (set[str](), *OTHERS))
+    return (ending, media_type) if codec in codecs else OTHERS
 
 
 def _measured_seconds(container: InputContainer, stream: VideoStream, most_seconds: float) -> float:
@@ -69,8 +71,8 @@ def _measured_seconds(container: InputContainer, stream: VideoStream, most_secon
 
 
 def main() -> int:
-    """Print what the file is."""
-    print(json.dumps(probe(Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]))), flush=True)
+    """Say what the file is, where every process of a job is listened to."""
+    print(json.dumps(probe(Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]))), file=sys.stderr)
     return 0
 
 

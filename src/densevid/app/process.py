@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,11 +37,14 @@ class Outcome:
         return next((line for line in reversed(self.lines) if line.strip()), "")
 
 
-async def run_process(command: list[str], on_line: Callable[[str], bool], seconds: float) -> Outcome:
+OnLine = Callable[[str], bool]
+
+
+async def run_process(command: list[str], on_line: OnLine, seconds: float, variables: Mapping[str, str]) -> Outcome:
     """Run a command to its end; it and its children are gone whichever way this ends.
 
-    `on_line` gets each line of its output and says whether it was understood; the others are kept for the report.
-    Raises TimeoutError after `seconds`.
+    `on_line` gets each line that it writes to stderr and says whether it was understood; the others are kept for the
+    report. `variables` are added to its environment. Raises TimeoutError after `seconds`.
     """
     others: deque[str] = deque(maxlen=LINES_KEPT)
     async with _output_pipe() as (write_end, output):
@@ -50,8 +53,9 @@ async def run_process(command: list[str], on_line: Callable[[str], bool], second
             *launcher,
             *command,
             stdin=asyncio.subprocess.DEVNULL,
-            stdout=write_end,
+            stdout=asyncio.subprocess.DEVNULL,
             stderr=write_end,
+            env={**os.environ, **variables},
             start_new_session=True,  # its own group, so that its children can be ended with it
         )
         os.close(write_end)
@@ -87,7 +91,7 @@ async def _output_pipe() -> AsyncIterator[tuple[int, asyncio.StreamReader]]:
         transport.close()
 
 
-async def _read_lines(stream: asyncio.StreamReader, on_line: Callable[[str], bool], others: deque[str]) -> None:
+async def _read_lines(stream: asyncio.StreamReader, on_line: OnLine, others: deque[str]) -> None:
     """Hand on every line; one that is too long to be one is skipped, however long it is."""
     while True:
         try:

@@ -101,11 +101,12 @@ class Api:
 
     async def video(self, request: Request) -> Response:
         """The video, or the part of it that a player asks for."""
-        job = self._job(request)
-        if not job.video or request.path_params["file"] != job.upload.name:
+        media = self._job(request).media(request.path_params["file"])
+        if media is None:
             raise Refused(404, "there is no such file")
+        path, media_type = media
         headers = {"content-security-policy": "default-src 'none'; sandbox", "cache-control": "private, max-age=3600"}
-        return FileResponse(job.upload, media_type=job.video["media_type"], headers=headers)
+        return FileResponse(path, media_type=media_type, headers=headers)
 
     def _job(self, request: Request) -> Job:
         job = self._jobs.get(request.path_params["id"])

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 MEGABYTE = 1 << 20
+NOT_PLAYED = ".video"  # how the name of a file ends that browsers do not play
 
 
 @dataclass(frozen=True)
@@ -29,11 +30,15 @@ CommandFor = Callable[[Path, Path], list[str]]
 
 
 def caption_command(model: str | None = None) -> CommandFor:
-    """How a video is captioned: the command line of `densevid caption`, which writes its files into a folder."""
+    """How a video is captioned: the command line of `densevid caption`, which writes its files into a folder.
+
+    A video that browsers do not play is also written as one that they do; the page then shows that one.
+    """
     chosen = [] if model is None else ["--model", model]
 
     def command(video: Path, out: Path) -> list[str]:
-        words = ["caption", str(video), "--out", str(out), "--format", "html,json,vtt", "--progress", "jsonl"]
+        formats = "html,json,vtt,mp4" if video.suffix == NOT_PLAYED else "html,json,vtt"
+        words = ["caption", str(video), "--out", str(out), "--format", formats, "--progress", "jsonl"]
         return [sys.executable, "-m", "densevid", *words, *chosen]
 
     return command

@@ -42,7 +42,8 @@ async def _attempt(job: Job, settings: Settings) -> None:
         return
     job.save()
     command = settings.command(job.upload, job.folder)
-    outcome = await run_process(command, _progress_of(job), settings.limits.job_seconds)
+    variables = {"DENSEVID_CACHE": str(job.cache)}  # what is known of a video goes when its job goes
+    outcome = await run_process(command, _progress_of(job), settings.limits.job_seconds, variables)
     if outcome.code == 0 and all(job.result(format).is_file() for format in FORMATS):
         job.end(State.DONE)
     else:
@@ -60,7 +61,7 @@ async def _probe(job: Job, settings: Settings) -> bool:
 
     limits = settings.limits
     command = [sys.executable, "-m", "densevid.app.probe", str(job.upload), str(limits.pixels), str(limits.seconds)]
-    outcome = await run_process(command, on_line, min(PROBE_SECONDS, limits.job_seconds))
+    outcome = await run_process(command, on_line, min(PROBE_SECONDS, limits.job_seconds), {})
     if outcome.code == 0 and found:
         job.learn(found[-1])
         job.advance(STAGES[0], 1.0)
@@ -88,10 +89,10 @@ def _progress_of(job: Job) -> Callable[[str], bool]:
 
     def on_line(line: str) -> bool:
         told = _object_of(line)
-        if told is None or told.get("stage") not in STAGES or not isinstance(told.get("done"), (int, float)):
-            return False
-        job.advance(str(told["stage"]), float(told["done"]))  # type: ignore[arg-type]
-        return True
+        stage, done = (told or {}).get("stage"), (told or {}).get("done")
+        if isinstance(stage, str) and stage in STAGES and isinstance(done, (int, float)):
+            job.advance(stage, float(done))
+        return told is not None
 
     return on_line
 

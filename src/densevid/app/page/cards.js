@@ -13,27 +13,23 @@ const STAGES = [
 const template = document.getElementById("card");
 const list = document.getElementById("list");
 
-// Where a video is: [index of its stage, how much of that stage is done].
-function place(entry) {
-  if (entry.state === "done") return [STAGES.length, 0];
-  if (entry.state === "uploading" || entry.state === "held") return [0, entry.done || 0];
-  if (entry.state === "queued" || !entry.stage) return [entry.id ? 1 : 0, 0];
-  return [STAGES.findIndex(([name]) => name === entry.stage), entry.done || 0];
+// How much of each stage is done; they overlap, since pictures flow through them.
+function parts(entry) {
+  const upload = entry.id ? 1 : entry.done || 0;
+  return STAGES.map(([name]) => (name === "upload" ? upload : entry.progress?.[name] ?? 0));
 }
 
-function share(entry) {
-  const [at, done] = place(entry);
+function percent(entry) {
   const total = STAGES.reduce((sum, [, , weight]) => sum + weight, 0);
-  const passed = STAGES.slice(0, at).reduce((sum, [, , weight]) => sum + weight, 0);
-  return Math.round((100 * (passed + (STAGES[at]?.[2] ?? 0) * done)) / total);
+  return Math.round((100 * parts(entry).reduce((sum, part, index) => sum + part * STAGES[index][2], 0)) / total);
 }
 
 export function status(entry) {
-  const percent = (done) => (done > 0 ? ` · ${Math.round(100 * done)} %` : "");
+  const share = (done) => (done > 0 ? ` · ${Math.round(100 * done)} %` : "");
   if (entry.state === "held") return "Waiting: the queue is full, it is sent when there is room";
-  if (entry.state === "uploading") return entry.done >= 1 ? "Sent" : `Uploading${percent(entry.done)}`;
+  if (entry.state === "uploading") return entry.done >= 1 ? "Sent" : `Uploading${share(entry.done)}`;
   if (entry.state === "queued") return entry.position > 1 ? `Waiting, number ${entry.position} in the queue` : "Waiting, it is next";
-  if (entry.state === "running") return `${STAGES.find(([name]) => name === entry.stage)?.[1] ?? "Working"}${percent(entry.done)}`;
+  if (entry.state === "running") return `${STAGES.find(([name]) => name === entry.stage)?.[1] ?? "Working"}${share(entry.done)}`;
   if (entry.state === "failed") return entry.error || "It failed.";
   if (entry.state === "done") return entry.finished ? `Done in ${time(entry.finished - entry.created)}` : "Done";
   return "Waiting to be sent";
@@ -93,18 +89,19 @@ function nameRemove(button, entry) {
 
 export function showCard(entry) {
   const { card } = entry;
-  const [at, done] = place(entry);
   const running = entry.state === "running" || entry.state === "uploading";
   card.dataset.state = entry.state;
   card.querySelector(".card-facts").textContent = facts(entry);
   card.querySelector(".card-status").textContent = status(entry);
   const stages = card.querySelector(".stages");
   stages.hidden = entry.state === "failed" || entry.state === "done";
-  stages.setAttribute("aria-valuenow", share(entry));
+  stages.setAttribute("aria-valuenow", percent(entry));
   stages.setAttribute("aria-valuetext", status(entry));
+  const done = parts(entry);
+  const now = STAGES.findIndex(([name]) => name === (entry.id ? entry.stage : "upload"));
   [...stages.children].forEach((segment, index) => {
-    segment.style.setProperty("--done", index < at ? 1 : index === at ? done : 0);
-    segment.classList.toggle("now", running && index === at);
+    segment.style.setProperty("--done", done[index]);
+    segment.classList.toggle("now", running && index === now);
   });
   const open = card.querySelector(".open");
   open.hidden = entry.state !== "done";
