@@ -48,7 +48,7 @@ def _operation(method: str, path: str, operation: Schema, base: str) -> str:
 def _answer(answer: Schema) -> str:
     named = [content["schema"].get("$ref", "") for content in answer.get("content", {}).values()]
     schema = named[0].rpartition("/")[2] if named and named[0] else ""
-    return answer["description"] + (f" A `{schema}`." if schema else "")
+    return answer["description"] + (f" Gives a `{schema}`." if schema and schema != "Error" else "")
 
 
 def _schema(name: str, schema: Schema) -> str:

@@ -65,6 +65,7 @@ async def _probe(job: Job, settings: Settings) -> bool:
     if outcome.code == 0 and found:
         job.learn(found[-1])
         job.advance(STAGES[0], 1.0)
+        job.advance(STAGES[1], 0.0)
         return True
     _fail_or_repeat(job, outcome)
     return False

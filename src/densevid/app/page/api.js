@@ -31,6 +31,11 @@ export async function jobs(ids) {
   return (await ask(`/jobs?${query}`)).jobs;
 }
 
+// The events of a finished job: {timestamp: [start, end], sentence} each.
+export async function events(address) {
+  return Object.values((await ask(address)).results)[0];
+}
+
 // fetch cannot tell how much of a body is sent, so an upload is an XMLHttpRequest.
 export function upload(file, onProgress, signal) {
   return new Promise((resolve, reject) => {

@@ -1,8 +1,8 @@
 // The page: files come in by drop, choice or paste; their jobs are asked about until they are over.
 
 import * as api from "./api.js";
-import { makeCard, showCard, status } from "./cards.js";
-import { megabytes, send } from "./uploads.js";
+import { makeCard, showCard, showEvents, status } from "./cards.js";
+import { send, size } from "./uploads.js";
 import { showHome, showTimeline } from "./viewer.js";
 
 const MEMORY = "densevid.jobs"; // the ids this browser knows; the server lists them to nobody
@@ -120,10 +120,17 @@ function poll() {
   }, POLL * Math.min(2 ** unanswered, 16));
 }
 
+// A card that is done shows its timeline in small, where its progress was.
+async function preview(entry) {
+  const events = await api.events(entry.links.json).catch(() => null);
+  if (events) showEvents(entry, events);
+}
+
 function receive(entry, job) {
   if (!job) return change(entry, { state: "failed", error: "It was deleted on the server." });
   change(entry, job);
   tally();
+  if (entry.state === "done") preview(entry);
   const watching = entry.alone && entry.state === "done" && location.hash.length < 3 && !document.hidden;
   if (watching) location.hash = `#/jobs/${entry.id}`;
 }
@@ -176,9 +183,10 @@ async function begin() {
     const told = await api.limits();
     limit = told.upload_bytes;
     element("limits").textContent =
-      `Up to ${megabytes(limit)} and ${long(told.seconds)} each. They stay on this server and are deleted after ${long(told.keep_seconds)}.`;
+      `Up to ${size(limit)} and ${long(told.seconds)} each. They stay on this server and are deleted after ${long(told.keep_seconds)}.`;
     const ids = remembered();
     if (ids.length) (await api.jobs(ids)).forEach((job) => add({ ...job }));
+    entries.filter((entry) => entry.state === "done").forEach(preview);
   } catch (error) {
     trouble(error.message);
   }

@@ -1,6 +1,6 @@
 // The list of videos: one card each, changed in place so that the focus and a screen reader keep their place.
 
-import { megabytes } from "./uploads.js";
+import { size } from "./uploads.js";
 
 const STAGES = [
   ["upload", "Uploading", 2, 255],
@@ -10,6 +10,7 @@ const STAGES = [
   ["events", "Finding events", 1.2, 20],
   ["sentences", "Writing sentences", 2, 320],
 ];
+const HUES = [255, 160, 50, 320, 215, 105, 20, 290]; // those of the timeline page, in its order
 const template = document.getElementById("card");
 const list = document.getElementById("list");
 
@@ -30,10 +31,12 @@ export function status(entry) {
   if (entry.state === "uploading") return entry.done >= 1 ? "Sent" : `Uploading${share(entry.done)}`;
   if (entry.state === "queued") return entry.position > 1 ? `Waiting, number ${entry.position} in the queue` : "Waiting, it is next";
   if (entry.state === "running") return `${STAGES.find(([name]) => name === entry.stage)?.[1] ?? "Working"}${share(entry.done)}`;
-  if (entry.state === "failed") return entry.error || "It failed.";
-  if (entry.state === "done") return entry.finished ? `Done in ${time(entry.finished - entry.created)}` : "Done";
+  if (entry.state === "failed") return capital(entry.error || "It failed.");
+  if (entry.state === "done") return entry.found ?? "Done";
   return "Waiting to be sent";
 }
+
+const capital = (words) => words[0].toUpperCase() + words.slice(1);
 
 export const time = (seconds) => {
   const whole = Math.max(0, Math.round(seconds));
@@ -45,7 +48,7 @@ export const time = (seconds) => {
 
 function facts(entry) {
   const { width, height, seconds } = entry.video ?? {};
-  return [seconds && time(seconds), width && `${width} × ${height}`, megabytes(entry.size)].filter(Boolean).join(" · ");
+  return [seconds && time(seconds), width && `${width} × ${height}`, size(entry.size)].filter(Boolean).join(" · ");
 }
 
 export function makeCard(entry, onRemove) {
@@ -85,6 +88,22 @@ function nameRemove(button, entry) {
   const over = entry.state === "done" || entry.state === "failed";
   button.textContent = over ? (entry.state === "done" ? "Delete" : "Dismiss") : "Cancel";
   button.setAttribute("aria-label", `${button.textContent} ${entry.name}`);
+}
+
+// The timeline in small: a bar per event, of the colours that the timeline itself gives them.
+export function showEvents(entry, events) {
+  const small = entry.card.querySelector(".small-timeline");
+  const end = Math.max(entry.video.seconds, ...events.map((event) => event.timestamp[1]));
+  small.replaceChildren(...events.slice(0, 200).map(({ timestamp: [from, to] }, index) => {
+    const bar = document.createElement("i");
+    bar.style.setProperty("--from", from / end);
+    bar.style.setProperty("--to", to / end);
+    bar.style.setProperty("--h", HUES[index % HUES.length]);
+    return bar;
+  }));
+  small.hidden = events.length === 0;
+  entry.found = events.length ? `${events.length} event${events.length === 1 ? "" : "s"}` : "Nothing is happening in it that the model is sure of";
+  showCard(entry);
 }
 
 export function showCard(entry) {

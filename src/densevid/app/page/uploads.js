@@ -23,12 +23,14 @@ export function send(file, limit, onChange) {
 
 function unfit(file, limit) {
   if (file.size === 0) return "The file is empty.";
-  if (limit && file.size > limit) return `The file is larger than the ${megabytes(limit)} that are taken here.`;
+  if (limit && file.size > limit) return `The file is larger than the ${size(limit)} that are taken here.`;
   return "";
 }
 
-export const megabytes = (bytes) =>
-  bytes >= 1 << 30 ? `${+(bytes / (1 << 30)).toFixed(1)} GB` : `${+(bytes / (1 << 20)).toFixed(bytes < 1 << 20 ? 2 : 1)} MB`;
+export function size(bytes) {
+  const unit = ["GB", "MB", "kB"].findIndex((_, index) => bytes >= 1024 ** (3 - index));
+  return unit < 0 ? `${bytes} bytes` : `${+(bytes / 1024 ** (3 - unit)).toFixed(1)} ${["GB", "MB", "kB"][unit]}`;
+}
 
 function start() {
   while (sending < AT_A_TIME && waiting.length) {
