@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from densevid.artifacts import atomic_path, hash_of
+from densevid.artifacts import atomic_path, cache_folder, hash_of
 from densevid.errors import InputError
 
 if TYPE_CHECKING:
@@ -83,9 +83,7 @@ class Cache:
 
 def usual_cache() -> Cache:
     """The user's own."""
-    own = os.environ.get("DENSEVID_CACHE")
-    usual = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "densevid"
-    return Cache(Path(own) if own else usual)
+    return Cache(cache_folder())
 
 
 def content_key(path: Path) -> str:

@@ -23,6 +23,10 @@ from densevid.progress import Watch, unwatched
 INDEX = "index.densevid"
 
 
+class DiskError(InputError):
+    """Nothing can be written any more."""
+
+
 @dataclass(frozen=True)
 class Wishes:
     """What to choose of each video, what to write and where; see `densevid caption --help`."""
@@ -95,13 +99,23 @@ class CaptionRun:
         try:
             require_room(target)
             captioned = self._caption(given, watch)
-            return Outcome(given, captioned, tuple(write_outputs(captioned, target, self.wishes.formats)))
-        except ModelError:
+            return Outcome(given, captioned, tuple(self._write(captioned, target)))
+        except (ModelError, DiskError):
             raise
-        except InputError as error:
+        except (InputError, OSError) as error:
             return Outcome(given, error=_named(given, error))
         except MemoryError:
             return Outcome(given, error=f"{given.name}: there is not enough memory for it")
+
+    def _write(self, captioned: CaptionedVideo, target: Target) -> list[Path]:
+        """A disk that takes no more ends the run: the next video would fare no better."""
+        try:
+            return write_outputs(captioned, target, self.wishes.formats)
+        except OSError as error:
+            reason = error.strerror or one_line(error)
+            raise DiskError(
+                f"cannot write {target.base}: {reason}; make room and give the same command again"
+            ) from error
 
     def _caption(self, given: Input, watch: Watch) -> CaptionedVideo:
         choice = self.wishes.choice
@@ -115,7 +129,7 @@ class CaptionRun:
         return self.captioner.caption_file(given.file, given.name, choice, watch)
 
 
-def _named(given: Input, error: InputError) -> str:
+def _named(given: Input, error: Exception) -> str:
     text = one_line(error)
     known = str(given.file or given.name)
     return shown_name(text if known in text or given.name in text else f"{known}: {text}")

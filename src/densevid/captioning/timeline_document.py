@@ -41,6 +41,6 @@ def _video(file: Path | None, target: Target) -> ShownVideo | None:
 def _thumbnails(captioned: CaptionedVideo) -> list[bytes | None]:
     if captioned.file is None or len(captioned.events) > MOST_THUMBNAILS:
         return [None] * len(captioned.events)
-    from densevid.video.thumbnails import thumbnails
+    from densevid.export.thumbnails import thumbnails
 
     return thumbnails(captioned.file, [(event.start + event.end) / 2 for event in captioned.events])

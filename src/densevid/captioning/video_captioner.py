@@ -54,6 +54,29 @@ class CaptionedVideo:
     content: str | None = None
 
 
+@dataclass(frozen=True)
+class _FoundEvents:
+    """What the cache keeps of a captioned file."""
+
+    duration: float
+    warning: str | None
+    events: tuple[Event, ...]
+
+    @classmethod
+    def of(cls, plain: dict[str, Any] | None) -> _FoundEvents | None:
+        """Back from plain values; None if they are not what was kept."""
+        try:
+            events = tuple(Event(*row) for row in plain["events"]) if plain else ()
+            return cls(float(plain["duration"]), plain["warning"], events) if plain else None
+        except (KeyError, TypeError, InputError):
+            return None
+
+    def as_plain(self) -> dict[str, Any]:
+        """Values that JSON can hold."""
+        rows = [(event.start, event.end, event.sentence, event.score) for event in self.events]
+        return {"duration": self.duration, "warning": self.warning, "events": rows}
+
+
 class VideoCaptioner:
     """A model that captions video files. Nothing heavy is loaded before it is needed."""
 
@@ -81,22 +104,21 @@ class VideoCaptioner:
         """A video file with its events."""
         content = content_key(path) if path.is_file() else None
         key = content and hash_of({"video": content, "model": self.model_key, "choice": repr(choice)})
-        known = self.cache.events(key) if key else None
+        known = _FoundEvents.of(self.cache.events(key)) if key else None
         if known is None:
-            known = self._worked_out(path, content, choice, watch)
+            known = self._found_events(path, content, choice, watch)
             if key:
-                self.cache.keep_events(key, known)
+                self.cache.keep_events(key, known.as_plain())
         for stage in ("decode", "features", "events", "sentences"):
             watch(stage, 1.0)
-        events = tuple(Event(row["start"], row["end"], row["sentence"], row["score"]) for row in known["events"])
-        return self._captioned(name, path, known["duration"], events, choice, known["warning"], content)
+        made_by = (choice.text, self.model.name, self.model_key)
+        return CaptionedVideo(name, path, known.duration, known.events, *made_by, known.warning, content)
 
     def caption_from(self, source: FeatureSource, video: str, choice: Choice) -> CaptionedVideo:
         """A video of a feature store with its events."""
         track = source.track(video)
-        duration = track.duration or float(track.seconds(len(track)))
         events = tuple(self.caption_track(track, choice))
-        return self._captioned(video, None, duration, events, choice)
+        return CaptionedVideo(video, None, _seconds(track), events, choice.text, self.model.name, self.model_key)
 
     def caption_track(self, track: FeatureTrack, choice: Choice, watch: Watch = unwatched) -> list[Event]:
         """The events of a track, which must be of the model's own recipe."""
@@ -152,25 +174,11 @@ class VideoCaptioner:
         rooms = [PACKAGE / room for room in ("captioning", "inference", "model", "video")]
         return hash_of({"files": files, "densevid": densevid.__version__, "code": code_key(rooms)})
 
-    def _captioned(
-        self,
-        name: str,
-        file: Path | None,
-        duration: float,
-        events: tuple[Event, ...],
-        choice: Choice,
-        *about_the_file: str | None,
-    ) -> CaptionedVideo:
-        made_by = (choice.text, self.model.name, self.model_key)
-        return CaptionedVideo(name, file, duration, events, *made_by, *about_the_file)
-
-    def _worked_out(self, path: Path, content: str | None, choice: Choice, watch: Watch) -> dict[str, Any]:
-        """Extract what is missing and run the network; as the plain values that the cache keeps."""
+    def _found_events(self, path: Path, content: str | None, choice: Choice, watch: Watch) -> _FoundEvents:
+        """Extract what is missing and run the network."""
         made = self._track(path, content, watch)
-        events = self.caption_track(made.track, choice, watch)
-        rows = [{"start": e.start, "end": e.end, "sentence": e.sentence, "score": e.score} for e in events]
-        duration = made.track.duration or float(made.track.seconds(len(made.track)))
-        return {"duration": duration, "warning": made.warning, "events": rows}
+        events = tuple(self.caption_track(made.track, choice, watch))
+        return _FoundEvents(_seconds(made.track), made.warning, events)
 
     def _track(self, path: Path, content: str | None, watch: Watch) -> CachedTrack:
         recipe = self.extractor.recipe.id
@@ -182,6 +190,10 @@ class VideoCaptioner:
         watch("decode", 1.0)
         watch("features", 1.0)
         return cached
+
+
+def _seconds(track: FeatureTrack) -> float:
+    return track.duration or float(track.seconds(len(track)))
 
 
 @contextmanager

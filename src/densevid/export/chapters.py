@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 
 from densevid.events import Event
 from densevid.export.subtitles import printable
@@ -21,7 +22,7 @@ def ffmpeg_metadata(events: Sequence[Event], *, title: str = "") -> str:
     """For `ffmpeg -i video -i FILE -map_metadata 1 -codec copy out.mkv`."""
     lines = [";FFMETADATA1", *([f"title={_escaped(title)}"] if title else [])]
     chapters = _following(events)
-    for event, after in zip(chapters, [*chapters[1:], None], strict=True):
+    for event, after in zip_longest(chapters, chapters[1:]):
         end = min(event.end, after.start) if after else event.end
         lines += ["[CHAPTER]", "TIMEBASE=1/1000", f"START={round(event.start * 1000)}"]
         lines += [f"END={max(round(end * 1000), round(event.start * 1000) + 1)}", f"title={_escaped(event.sentence)}"]

@@ -110,6 +110,11 @@ class TimelineDocument:
             raise InputError(f"{self.title}: the duration of a video must be positive, got {self.duration}")
 
     @property
+    def clock_digits(self) -> int:
+        """In a video of less than a minute, tenths of a second tell events apart."""
+        return 1 if self.seconds < 60 else 0
+
+    @property
     def seconds(self) -> float:
         """How far the timeline reaches: to the end of the video, or of an event that was annotated beyond it."""
         return max([self.duration, *(shown.event.end for shown in self.events)])

@@ -17,7 +17,7 @@ def event_list(document: TimelineDocument, layout: Layout) -> str:
     """All events in the order of the layout; a video without any says so."""
     if not document.events:
         return '<p class="empty">No event was found in this video with enough confidence to be shown.</p>'
-    items = "\n".join(_item(document.events[index], layout, index) for index in layout.order)
+    items = "\n".join(_item(document.events[index], layout, index, document.clock_digits) for index in layout.order)
     return f'<ol class="list">\n{items}\n</ol>'
 
 
@@ -35,7 +35,7 @@ def _group_button(place: str, name: str, *, pressed: bool) -> str:
     return f'<button type="button" data-group="{place}" aria-pressed="{state}"><bdi>{escaped(name)}</bdi></button>'
 
 
-def _item(shown: ShownEvent, layout: Layout, index: int) -> str:
+def _item(shown: ShownEvent, layout: Layout, index: int, digits: int) -> str:
     """One entry of the list, and in its data- attributes all that the scripts know of the event."""
     event = shown.event
     group = layout.group[index]
@@ -50,7 +50,7 @@ def _item(shown: ShownEvent, layout: Layout, index: int) -> str:
         "mask": base64.b64encode(mask_bytes(shown.mask)).decode(),
     }
     attributes = " ".join(f'data-{name}="{escaped(str(value))}"' for name, value in data.items() if value != "")
-    span = f"{clock_text(event.start)}–{clock_text(event.end)}"
+    span = f"{clock_text(event.start, digits)}–{clock_text(event.end, digits)}"
     return (
         f'<li {attributes}><button type="button">{_thumbnail(shown)}<span class="words">'
         f'<span class="when"><span class="dot"></span>{span}{_badge(shown)}</span>'

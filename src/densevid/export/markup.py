@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import html
+import math
 import re
 
 NOT_TEXT = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
@@ -14,11 +15,13 @@ def escaped(text: str) -> str:
     return html.escape(NOT_TEXT.sub("\ufffd", text), quote=True)
 
 
-def clock_text(seconds: float) -> str:
-    """1:02:03 or 2:03; rounded down, as players show it."""
-    hours, rest = divmod(int(seconds), 3600)
-    minutes, whole = divmod(rest, 60)
-    return f"{hours}:{minutes:02}:{whole:02}" if hours else f"{minutes}:{whole:02}"
+def clock_text(seconds: float, digits: int = 0) -> str:
+    """1:02:03, 2:03 or, with a digit, 0:07.4; rounded down, as players show it."""
+    scale = 10**digits
+    minutes, rest = divmod(math.floor(seconds * scale + 1e-6), 60 * scale)
+    hours, minutes = divmod(minutes, 60)
+    tail = f"{rest // scale:02}" + (f".{rest % scale:0{digits}}" if digits else "")
+    return f"{hours}:{minutes:02}:{tail}" if hours else f"{minutes}:{tail}"
 
 
 def data_address(media_type: str, content: bytes) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -109,13 +110,11 @@ class _Copy:
     def _readable(self, streams: list[Any]) -> Iterator[Any]:
         """Packets up to where the file ends or breaks; those that end a stream are empty."""
         try:
-            yield from (packet for packet in self.source.demux(streams) if packet.size)
+            yield from _decodable(packet for packet in self.source.demux(streams) if packet.size)
         except av.FFmpegError:
             return
 
     def _copy(self, packet: Any, out: Any) -> None:
-        if packet.dts is None:
-            return
         shift = round(self.zero / packet.time_base)
         packet.dts -= shift
         packet.pts = packet.dts if packet.pts is None else packet.pts - shift
@@ -153,7 +152,7 @@ class _Copy:
         track.metadata["language"] = "eng"
         context = track.codec_context
         context.subtitle_header, context.time_base = ASS_HEADER, Fraction(1, 1000)
-        for event, after in zip(self.events, [*self.events[1:], None], strict=True):
+        for event, after in zip_longest(self.events, self.events[1:]):
             begin = round(event.start * 1000)
             end = round(min(event.end, after.start if after and after.start > event.start else event.end) * 1000)
             text = printable(event.sentence).replace("{", "(").replace("}", ")").replace("\\", "/")
@@ -166,3 +165,26 @@ class _Copy:
     def _draw(self, picture: Picture, seconds: float) -> Picture:
         now = [event for event in self.events if event.start <= seconds < event.end]
         return draw_sentence(picture, now[-1].sentence) if now else picture
+
+
+def _decodable(packets: Iterator[Any]) -> Iterator[Any]:
+    """Packets that all say when they are decoded: Matroska leaves it out of the first."""
+    waiting: dict[int, list[Any]] = {}
+    begun: set[int] = set()
+    for packet in packets:
+        stream = packet.stream.index
+        if packet.dts is None and stream not in begun:
+            waiting.setdefault(stream, []).append(packet)
+        elif packet.dts is not None:
+            begun.add(stream)
+            yield from _dated(waiting.pop(stream, []), packet.dts)
+            yield packet
+    for left in waiting.values():
+        yield from _dated(left, min(packet.pts or 0 for packet in left) + 1)
+
+
+def _dated(waiting: list[Any], before: int) -> list[Any]:
+    """Give packets the times at which they are decoded, one after the other, so that all are before a time."""
+    for number, packet in enumerate(reversed(waiting), start=1):
+        packet.dts = before - number * max(1, packet.duration or 1)
+    return waiting

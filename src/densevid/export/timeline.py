@@ -19,7 +19,7 @@ from densevid.export.layout import lay_out
 from densevid.export.markup import clock_text, count_text, data_address, escaped
 
 PAGE = Path(__file__).parent / "page"
-SCRIPTS = ("events.js", "player.js", "lanes.js", "list.js", "downloads.js", "keyboard.js", "main.js")
+SCRIPTS = ("events.js", "player.js", "lanes.js", "overview.js", "list.js", "downloads.js", "keyboard.js", "main.js")
 
 
 def timeline_page(document: TimelineDocument) -> str:
@@ -35,6 +35,7 @@ def timeline_page(document: TimelineDocument) -> str:
         "title": escaped(document.title),
         "seconds": f"{document.seconds:.3f}",
         "mask_seconds": f"{document.mask_seconds or document.duration:.3f}",
+        "digits": str(document.clock_digits),
         "duration": clock_text(document.duration),
         "facts": _facts(document),
         "legend": _legend(document),

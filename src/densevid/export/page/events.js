@@ -3,6 +3,8 @@
 const SECONDS = Number(document.body.dataset.seconds);
 const MASK_SECONDS = Number(document.body.dataset.maskSeconds);
 
+const DIGITS = Number(document.body.dataset.digits); // of a second, in the times of events
+
 const events = [...document.querySelectorAll(".list > li")].map((item, place) => ({
   place,
   item,
@@ -31,14 +33,14 @@ function make(tag, className, ...children) {
 // 0:07, 12:34, 1:02:03; with `digits` also parts of a second.
 function clockText(seconds, digits = 0) {
   const scale = 10 ** digits;
-  const whole = Math.floor(seconds * scale + 1e-6) / scale;
-  const hours = Math.floor(whole / 3600);
-  const minutes = Math.floor(whole / 60) % 60;
-  const rest = (whole % 60).toFixed(digits).padStart(digits ? 3 + digits : 2, "0");
+  const parts = Math.floor(seconds * scale + 1e-6);
+  const hours = Math.floor(parts / (3600 * scale));
+  const minutes = Math.floor(parts / (60 * scale)) % 60;
+  const rest = ((parts % (60 * scale)) / scale).toFixed(digits).padStart(digits ? 3 + digits : 2, "0");
   return hours ? `${hours}:${String(minutes).padStart(2, "0")}:${rest}` : `${minutes}:${rest}`;
 }
 
-const spanText = (event) => `${clockText(event.start)}–${clockText(event.end)}`;
+const spanText = (event) => `${clockText(event.start, DIGITS)}–${clockText(event.end, DIGITS)}`;
 const scoreText = (event) => (event.confidence === null ? "reference" : `${Math.round(100 * event.confidence)}%`);
 
 // An area curve of a mask over the whole video, as a path in a box of 1000 x 100.

@@ -10,6 +10,7 @@ const bars = new Map();
 const playhead = make("div", "playhead");
 const ruler = make("div", "ruler");
 const ribbon = make("div", "ribbon");
+const ribbonName = make("span", "ribbon-name", "event mask");
 let zoom = 1;
 let ribbonEvent = null;
 
@@ -66,11 +67,13 @@ function drawRuler() {
 function showMask(event) {
   if (ribbonEvent === event) return;
   ribbonEvent = event;
-  ribbon.replaceChildren(...(event ? [maskPicture(event)] : []));
+  ribbon.replaceChildren(ribbonName, ...(event ? [maskPicture(event)] : []));
   ribbon.dataset.hue = event ? event.hue : "";
+  ribbon.classList.toggle("name-right", Boolean(event) && event.start < SECONDS / 4);
 }
 
 function zoomTo(factor, clientX = null) {
+  if (!viewport.clientWidth) return;
   const box = viewport.getBoundingClientRect();
   const at = clientX === null ? playhead.offsetLeft - viewport.scrollLeft : clientX - box.left;
   const anchor = Math.min(Math.max(at, 0), box.width);
@@ -82,6 +85,14 @@ function zoomTo(factor, clientX = null) {
   find("#zoom-out").disabled = find("#zoom-fit").disabled = zoom === 1;
   find("#zoom-in").disabled = zoom === most;
   drawRuler();
+  showWindow();
+}
+
+// Where events would be slivers, start with bars wide enough to read; the overview keeps the whole in sight.
+function firstZoom() {
+  const lengths = events.map((event) => event.end - event.start).sort((a, b) => a - b);
+  const typical = lengths[lengths.length >> 1] * (viewport.clientWidth / SECONDS);
+  return typical < 24 ? 64 / typical : 1;
 }
 
 function keepInView(seconds) {
@@ -127,7 +138,7 @@ function startLanes(choose, current) {
     card.hidden = true;
     showMask(current());
   });
-  viewport.addEventListener("scroll", () => { card.hidden = true; }, { passive: true });
+  viewport.addEventListener("scroll", () => { card.hidden = true; showWindow(); }, { passive: true });
   viewport.addEventListener("wheel", (wheel) => {
     if (!wheel.ctrlKey && !wheel.metaKey) return;
     wheel.preventDefault();
@@ -137,6 +148,7 @@ function startLanes(choose, current) {
   find("#zoom-in").addEventListener("click", () => zoomTo(zoom * 2));
   find("#zoom-out").addEventListener("click", () => zoomTo(zoom / 2));
   find("#zoom-fit").addEventListener("click", () => zoomTo(1));
+  zoom = firstZoom();
   new ResizeObserver(() => zoomTo(zoom)).observe(viewport);
 }
 

@@ -1,7 +1,7 @@
 // Time moves, the page follows: which event is current, what is said about it, where the playhead stands.
 
 let chosen = null; // the event last asked for; stays current while its time lasts, even under others
-let current = null;
+let current; // undefined until the first look at the clock, null where nothing is described
 const now = find(".now");
 
 // Of all events at a moment: the chosen one, else predictions before references, the latest start, the shortest.
@@ -56,7 +56,9 @@ function highlight(event) {
 function showNow(event) {
   now.dataset.hue = event ? event.hue : "-1";
   now.classList.toggle("idle", !event);
-  find(".now-time").textContent = event ? `${spanText(event)} · ${scoreText(event)}` : "";
+  const next = event ? null : events.find((other) => other.start > player.time);
+  const ahead = next ? `Next event at ${clockText(next.start, DIGITS)}` : "";
+  find(".now-time").textContent = event ? `${spanText(event)} · ${scoreText(event)}` : ahead;
   find(".now-sentence").textContent = event ? event.sentence : "Nothing is described at this moment.";
 }
 
@@ -85,6 +87,7 @@ function start() {
   for (const part of document.querySelectorAll(".now, .timeline, .events-head label")) part.hidden = !any;
   if (any) {
     startLanes(choose, () => current);
+    startOverview();
     startList(choose);
     startDownloads();
     player.onChange(show);
