@@ -1,14 +1,10 @@
-"""The page in a real browser, against a real server: dropped videos become timelines, and nothing is lost on the way.
-
-Needs Debian's chromium (or CHROMIUM=/path) and playwright; without them these tests are skipped and say so.
-"""
+"""The page in a real browser, against a real server: videos become timelines, and nothing is lost on the way."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -21,28 +17,23 @@ from typing import Any
 
 import pytest
 
+from browsers import chromium
 from densevid.app.settings import Limits, Settings
 from made_videos import constant, make_video
 from running_server import running
 from tiny_captioner import write_tiny_model
 
-CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium")
 VIDEOS = Path(__file__).parents[2] / ".." / "shared" / "data" / "videos"
 SCRIPT = Path(__file__).with_name("play_captioner.py")
 LONG = 120_000  # milliseconds
 MARKUP = "<img src=x onerror=alert(1)>&amp;.mp4"
 
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-pytestmark = pytest.mark.skipif(not CHROMIUM, reason="there is no chromium; install Debian's or set CHROMIUM")
 Page = Any
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
+    yield from chromium()
 
 
 @pytest.fixture
@@ -260,3 +251,21 @@ def test_it_can_be_used_by_keyboard_and_small_screens(visit: Callable[[str], Pag
         assert page.evaluate("() => document.activeElement.id") == "choose"
         page.goto(f"{server.address}/api")
         assert page.evaluate("() => document.documentElement.scrollWidth") <= 320
+
+
+@pytest.mark.parametrize("look", ["light", "dark"])
+def test_axe_finds_no_barrier(visit: Callable[[str], Page], made: Path, tmp_path: Path, look: str) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="pip install 'densevid[dev]'").Axe()
+    rules = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]}
+    with running(playing(tmp_path, "slow")) as server:
+        page = visit(server.address)
+        page.emulate_media(color_scheme=look, reduced_motion="reduce")
+        page.set_input_files("#choose", [file("good.mp4", made.read_bytes()), file("bad.mp4", b"hello")])
+        page.set_input_files("#choose", file("later.mp4", made.read_bytes()))
+        found = [axe.run(page, options=rules)]
+        card(page, "bad.mp4", "failed")
+        card(page, "good.mp4", "done")
+        found.append(axe.run(page, options=rules))
+        page.goto(f"{server.address}/api")
+        found.append(axe.run(page, options=rules))
+    assert [result.generate_report() for result in found if result.violations_count] == []

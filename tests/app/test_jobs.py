@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -52,12 +53,18 @@ async def until(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(0.02)
 
 
+def in_thread(body: Coroutine[Any, Any, None]) -> None:
+    """Run it with a loop of its own, even where a browser's driver keeps one in this thread."""
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(asyncio.run, body).result()
+
+
 def run(settings: Settings, body: Callable[[Jobs], Coroutine[Any, Any, None]]) -> None:
     async def inside() -> None:
         async with Jobs(settings) as jobs:
             await body(jobs)
 
-    asyncio.run(inside())
+    in_thread(inside())
 
 
 def alive(pid: int) -> bool:
@@ -260,12 +267,12 @@ def test_the_jobs_of_a_killed_server_die_with_it(tmp_path: Path, video: Path) ->
         "asyncio.run(run_process(command, lambda line: True, 600, {}))"
     )
     server = subprocess.Popen([sys.executable, "-c", program])
-    asyncio.run(until(lambda: (tmp_path / "child").exists()))
+    in_thread(until(lambda: (tmp_path / "child").exists()))
     worker = int((tmp_path / "starts").read_text())
     assert alive(worker)
     server.kill()
     server.wait()
-    asyncio.run(until(lambda: not alive(worker)))
+    in_thread(until(lambda: not alive(worker)))
     os.kill(int((tmp_path / "child").read_text()), signal.SIGKILL)
 
 

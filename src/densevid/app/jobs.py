@@ -21,6 +21,7 @@ from types import TracebackType
 from densevid.app.job import Job, State, is_id, new_id
 from densevid.app.settings import Settings
 from densevid.app.worker import ATTEMPTS, work_on
+from densevid.artifacts import source_commit
 from densevid.errors import InputError, one_line
 
 PART = ".part"
@@ -110,6 +111,7 @@ class Jobs:
 
     def _take_up(self) -> None:
         """Read the jobs that an earlier server left; what is no whole job is removed."""
+        source_commit()  # asks git, once; every record carries the answer
         for folder in self.folder.iterdir():
             if folder.name.endswith(PART):
                 shutil.rmtree(folder, ignore_errors=True)

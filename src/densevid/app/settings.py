@@ -23,6 +23,7 @@ class Limits:
     workers: int = 1  # videos captioned at a time
     keep_seconds: float = 24 * 3600.0  # how long a finished job is kept
     silence_seconds: float = 60.0  # of an upload that has stopped sending
+    upload_seconds: float = 2 * 3600.0  # of an upload in all, however it trickles
     disk_reserve: int = 1024 * MEGABYTE  # never filled by uploads
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import BinaryIO
@@ -52,7 +53,7 @@ async def save_body(request: Request, path: Path, limits: Limits) -> tuple[str, 
     size = 0
     try:
         with path.open("xb") as file:
-            async for block in _blocks(request, limits.silence_seconds):
+            async for block in _blocks(request, limits):
                 video = form.feed(block) if form else block
                 size += len(video)
                 if size > limits.upload_bytes:
@@ -74,17 +75,18 @@ def too_large(limits: Limits) -> Refused:
     return Refused(413, f"the file is larger than the {limits.upload_bytes / MEGABYTE:,.0f} MB that are taken here")
 
 
-async def _blocks(request: Request, silence_seconds: float) -> AsyncIterator[bytes]:
-    """The body as it comes; a sender that falls silent is given up."""
+async def _blocks(request: Request, limits: Limits) -> AsyncIterator[bytes]:
+    """The body as it comes; a sender that falls silent, or takes for ever, is given up."""
     stream = request.stream()
+    end = time.monotonic() + limits.upload_seconds
     while True:
         try:
-            async with asyncio.timeout(silence_seconds):
+            async with asyncio.timeout(min(limits.silence_seconds, end - time.monotonic())):
                 block = await anext(stream)
         except StopAsyncIteration:
             return
         except TimeoutError:
-            raise Refused(408, f"nothing came for {silence_seconds:.0f} seconds; the upload was given up") from None
+            raise Refused(408, "the upload was too slow and was given up") from None
         if block:
             yield block
 

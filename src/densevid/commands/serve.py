@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from densevid.app.settings import Limits, Settings
 
 SECONDS_TO_FINISH_ANSWERS = 5
+MOST_CONNECTIONS = 256
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,13 +54,18 @@ def run(args: argparse.Namespace) -> int:
     import uvicorn  # noqa: F401
 
     from densevid.app.settings import Settings, caption_command
+    from densevid.captioning.installed_models import find_model
 
+    if os.name != "posix":
+        raise InputError("`densevid serve` needs Linux or macOS: it ends a job by its group of processes")
+    find_model(args.model)  # so that a model that is not there is told now, not by every job
+    limits = _limits(args)
     listening = _listen(args.host, args.port)
     with listening:
         port = listening.getsockname()[1]
         folder = Path(args.work) if args.work else _default_folder(port)
         model = _model_from_anywhere(args.model)
-        settings = Settings(folder.absolute(), _limits(args), caption_command(model))
+        settings = Settings(folder.absolute(), limits, caption_command(model))
         asyncio.run(_serve(settings, listening, args))
     print("densevid: stopped; unfinished videos are taken up at the next start", file=sys.stderr)
     return 0
@@ -81,6 +87,7 @@ async def _serve(settings: Settings, listening: socket.socket, args: argparse.Na
             server_header=False,
             proxy_headers=False,  # or anyone on this machine could say where a request comes from
             timeout_graceful_shutdown=SECONDS_TO_FINISH_ANSWERS,
+            limit_concurrency=MOST_CONNECTIONS,
         )
         server = uvicorn.Server(config)
         for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises what it got again when it is done: not fatal
@@ -114,9 +121,8 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family)
     except OSError as error:
-        raise InputError(
-            f"cannot listen at {host} port {port} ({error.strerror}); choose with --host, --port"
-        ) from None
+        reason = os.strerror(error.errno) if (error.errno or 0) > 0 else error.strerror  # a name has errors of its own
+        raise InputError(f"cannot listen at {host} port {port} ({reason}); choose with --host, --port") from None
 
 
 def _limits(args: argparse.Namespace) -> Limits:
