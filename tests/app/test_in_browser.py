@@ -114,24 +114,22 @@ def test_a_real_video_becomes_a_timeline_that_seeks(visit: Callable[[str], Page]
             page.wait_for_timeout(100)
             seen.add(page.locator(".card-status").text_content())
         assert any(words.startswith("Reading the pictures") for words in seen), seen
-        assert any(words.startswith("Computing features") for words in seen), seen
+        assert len(seen) >= 3, f"it was seen to move: {seen}"
         timeline = page.frame_locator("#timeline")
-        assert timeline.locator("h1").text_content() == video.name
+        timeline.locator("h1", has_text=video.name).wait_for()
         result = json.loads(page.request.get(f"{address}/jobs/{page.url[-32:]}/result.json").text())
         (events,) = result["results"].values()
         buttons = timeline.locator("#events li button")
         assert buttons.count() == len(events) > 2
         shown = timeline.locator("video")
+        shown.evaluate("video => video.addEventListener('seeking', () => (video.dataset.sought = video.currentTime))")
         for number in (2, 1):
             buttons.nth(number).click()
             start = events[number]["timestamp"][0]
-            for _ in range(50):
-                now = shown.evaluate("video => video.currentTime")
-                if start - 0.1 <= now <= start + 2.0:
-                    break
-                page.wait_for_timeout(100)
-            assert start - 0.1 <= now <= start + 2.0, (number, start, now)
-        assert shown.evaluate("video => video.readyState") >= 2, "there are pictures"
+            page.wait_for_timeout(300)
+            sought = float(shown.get_attribute("data-sought", timeout=5000) or "nan")
+            assert sought == pytest.approx(start, abs=0.1), "the video went where the event begins"
+        shown.evaluate("video => video.readyState >= 2 || new Promise(go => video.addEventListener('canplay', go))")
         page.click(".back")
         card(page, video.name, "done").locator(f".small-timeline i >> nth={len(events) - 1}").wait_for()
         page.reload()
@@ -175,6 +173,10 @@ def test_bad_files_are_told_apart_and_their_names_are_harmless(
         }
         for name, reason in reasons.items():
             assert reason in card(page, name, "failed").locator(".card-status").text_content()
+        anyway = (
+            "bytes => fetch('/jobs', {method: 'POST', body: new Blob([new Uint8Array(bytes)])}).then(a => a.status)"
+        )
+        assert page.evaluate(anyway, 64 << 20) == 413, "sent anyway, it is answered and not just cut off"
         assert card(page, MARKUP, "done").locator("bdi").text_content() == MARKUP
         assert page.locator(".card img").count() == 0
         for name in reasons:

@@ -92,7 +92,7 @@ def _post_job() -> Schema:
     errors = {
         **_json(400, "The body is empty or not a whole form.", "Error"),
         **_json(403, "A page of another site sent it.", "Error"),
-        **_json(408, "The sender fell silent.", "Error"),
+        **_json(408, "The sender was too slow.", "Error"),
         **_json(413, "The file is larger than `/limits` allows.", "Error"),
         **_json(415, "The body is neither a video nor a form.", "Error"),
         **_json(503, "Too many videos wait; `Retry-After` says when to try again.", "Error"),

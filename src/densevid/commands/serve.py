@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import os
 import signal
 import socket
@@ -90,10 +91,16 @@ async def _serve(settings: Settings, listening: socket.socket, args: argparse.Na
             limit_concurrency=MOST_CONNECTIONS,
         )
         server = uvicorn.Server(config)
+        logging.getLogger("uvicorn.error").addFilter(_is_worth_telling)
         for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises what it got again when it is done: not fatal
             signal.signal(number, server.handle_exit)
         _announce(listening, args)
         await server.serve(sockets=[listening])
+
+
+def _is_worth_telling(record: logging.LogRecord) -> bool:
+    """A browser that keeps a video open when the server stops is no error."""
+    return "graceful shutdown" not in record.getMessage()
 
 
 def _announce(listening: socket.socket, args: argparse.Namespace) -> None:
@@ -121,7 +128,8 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family)
     except OSError as error:
-        reason = os.strerror(error.errno) if (error.errno or 0) > 0 else error.strerror  # a name has errors of its own
+        number = error.errno or 0
+        reason = os.strerror(number) if number > 0 else error.strerror  # a name has errors of its own
         raise InputError(f"cannot listen at {host} port {port} ({reason}); choose with --host, --port") from None
 
 

@@ -29,7 +29,7 @@ export function status(entry) {
   const share = (done) => (done > 0 ? ` · ${Math.round(100 * done)} %` : "");
   if (entry.state === "held") return "Waiting: the queue is full, it is sent when there is room";
   if (entry.state === "uploading") return entry.done >= 1 ? "Sent" : `Uploading${share(entry.done)}`;
-  if (entry.state === "queued") return entry.position > 1 ? `Waiting, number ${entry.position} in the queue` : "Waiting, it is next";
+  if (entry.state === "queued") return entry.position > 1 ? `Waiting, number ${entry.position}` : "Waiting, it is next";
   if (entry.state === "running") return `${STAGES.find(([name]) => name === entry.stage)?.[1] ?? "Working"}${share(entry.done)}`;
   if (entry.state === "failed") return capital(entry.error || "It failed.");
   if (entry.state === "done") return entry.found ?? "Done";
