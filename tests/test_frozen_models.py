@@ -8,6 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 
 import densevid
 from densevid.checkpoint import load_model
@@ -67,3 +69,15 @@ def test_a_newer_format_is_one_clear_line(tmp_path: Path, capsys: pytest.Capture
     assert main(["caption", str(tmp_path / "video.mp4"), "--model", str(tmp_path / "model")]) == 2
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and "model format 2" in said and "a newer one may read it" in said
+
+
+def test_weights_of_half_precision_load_as_well(tmp_path: Path) -> None:
+    """As the bundled model is shipped."""
+    shutil.copytree(FROZEN / "format-1", tmp_path / "model")
+    path = tmp_path / "model" / "weights.safetensors"
+    whole = load_file(path)
+    save_file({name: t.half() if t.is_floating_point() else t for name, t in whole.items()}, path)
+    loaded = load_model(tmp_path / "model").model.state_dict()
+    for name, tensor in loaded.items():
+        assert tensor.dtype == whole[name].dtype
+        torch.testing.assert_close(tensor, whole[name], rtol=1e-3, atol=1e-4)

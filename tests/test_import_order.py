@@ -22,7 +22,7 @@ ROWS: list[set[str]] = [
     {"inference", "evaluation"},
     {"training"},
     {"export"},
-    {"captioning"},
+    {"captioning", "sample_video"},
     {"reproduce", "bench", "app", "demo"},
     {"commands"},
     {"cli"},

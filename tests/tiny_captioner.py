@@ -45,6 +45,7 @@ def write_tiny_model(folder: Path, backbone: str = "appearance", reduction: Redu
     with torch.no_grad():
         for parameter in model.caption_decoder.parameters():
             parameter.add_(0.5 * torch.randn_like(parameter))
-    loaded = LoadedModel(model, config, vocabulary, reduction.recipe(recipe) if reduction else recipe, reduction)
+    recipe = reduction.recipe(recipe) if reduction else recipe
+    loaded = LoadedModel(model, config, vocabulary, recipe, reduction=reduction)
     save_model(folder, loaded, {"made": "for a test"})
     return folder

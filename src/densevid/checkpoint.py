@@ -1,6 +1,8 @@
 """A model is a folder: weights.safetensors, config.toml, vocabulary.txt, features.toml, with a format version.
 
-One that reads reduced features carries the reduction too, so that it can be used on any video file.
+`calibration.toml` may stand beside them: what turns scores into confidence, fitted after training. A model that reads
+reduced features carries the reduction too, `reduction.safetensors`, so that it can be used on any video file.
+
 A folder made today loads tomorrow: `FORMAT` rises when the meaning of a file changes, and readers of old formats stay.
 """
 
@@ -32,8 +34,8 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 WEIGHTS, CONFIG, VOCABULARY, FEATURES = "weights.safetensors", "config.toml", "vocabulary.txt", "features.toml"
-FILES = (WEIGHTS, CONFIG, VOCABULARY, FEATURES)
-REDUCTION = "reduction.safetensors"  # where the features are reduced
+CALIBRATION, REDUCTION = "calibration.toml", "reduction.safetensors"
+FILES = (WEIGHTS, CONFIG, VOCABULARY, FEATURES, CALIBRATION, REDUCTION)
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ class LoadedModel:
     config: Config
     vocabulary: Vocabulary
     recipe: FeatureRecipe | None
+    calibration: Mapping[str, Any] | None = None
     reduction: Reduction | None = None
 
 
@@ -55,14 +58,14 @@ def require_replaceable(folder: Path | str) -> None:
         return
     if not folder.is_dir():
         raise InputError(f"cannot write the model folder {folder}: it is a file; choose another name")
-    foreign = sorted(item.name for item in folder.iterdir() if item.name not in {*FILES, REDUCTION} or item.is_dir())
+    foreign = sorted(item.name for item in folder.iterdir() if item.name not in FILES or item.is_dir())
     if foreign:
         raise InputError(f"{folder} holds more than a model ({foreign[0]}) and is not replaced; choose another name")
 
 
 def model_files(folder: Path | str) -> list[Path]:
     """The files that are there of a model folder: what a provenance block hashes."""
-    return [Path(folder) / name for name in (*FILES, REDUCTION) if (Path(folder) / name).is_file()]
+    return [Path(folder) / name for name in FILES if (Path(folder) / name).is_file()]
 
 
 def save_model(folder: Path | str, loaded: LoadedModel, provenance: Mapping[str, Any]) -> None:
@@ -96,6 +99,8 @@ def _write_files(folder: Path, loaded: LoadedModel, provenance: Mapping[str, Any
     loaded.vocabulary.save(folder / VOCABULARY)
     if loaded.recipe is not None:
         (folder / FEATURES).write_text(toml_text(loaded.recipe.table), encoding="utf-8")
+    if loaded.calibration is not None:
+        (folder / CALIBRATION).write_text(toml_text(loaded.calibration), encoding="utf-8")
     if loaded.reduction is not None:
         loaded.reduction.save(folder / REDUCTION)
 
@@ -110,6 +115,7 @@ def load_model(folder: Path | str) -> LoadedModel:
             raise InputError(f"{folder}: not a model folder, {name} is missing")
     config = _read_config(folder / CONFIG)
     recipe = _read_recipe(folder / FEATURES) if (folder / FEATURES).exists() else None
+    calibration = _read_toml(folder / CALIBRATION) if (folder / CALIBRATION).exists() else None
     vocabulary = Vocabulary.load(folder / VOCABULARY)
     model = MaskedTransformer(config, len(vocabulary))
     try:
@@ -117,7 +123,7 @@ def load_model(folder: Path | str) -> LoadedModel:
     except (OSError, SafetensorError) as error:
         raise InputError(f"{folder / WEIGHTS}: not a readable safetensors file ({error})") from error
     load_weights(model, weights, where=str(folder / WEIGHTS))
-    return LoadedModel(model, config, vocabulary, recipe, _read_reduction(folder / REDUCTION, recipe))
+    return LoadedModel(model, config, vocabulary, recipe, calibration, _read_reduction(folder / REDUCTION, recipe))
 
 
 def load_weights(

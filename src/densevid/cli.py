@@ -20,6 +20,7 @@ VERBS: dict[str, str] = {
     "train": "train a model on annotated features, on one GPU or many",
     "serve": "a page to drop videos on, and an HTTP API",
     "predict": "caption every video of a feature folder and write an event file",
+    "calibrate": "fit how sure a model is of its events, for summaries",
     "evaluate": "score an event file by every official protocol",
     "import-released": "turn the authors' released weights into a model folder",
     "bench": "time ours against the plain way, in one run",

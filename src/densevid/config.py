@@ -160,7 +160,12 @@ class InferenceConfig:
     `min_proposals` and `max_proposals` count after suppression; `min_before_suppression` is how many of the best
     anchors enter suppression even below the threshold (paper 0, release 200). Words are chosen greedily (`beam = 1`) or
     by beam search, where `length_penalty` is the power of the length that a sentence's log-probability is divided by,
-    and `no_repeat` the number of words in a row that no sentence says twice (0: no such rule).
+    and `no_repeat` the number of words in a row that no sentence says twice (0: no such rule). Steps whose event mask
+    is at most `mask_floor` count as zeros and are not encoded: 0 leaves every number as it is.
+
+    A summary has at most `summary_events` events per window of the video, each more probably right than
+    `summary_confidence`; two share at most `summary_overlap` of their mean length. Of a video longer than the model's
+    window all is read, or its first window; "auto" reads all but with `model.compat = "released"`.
     """
 
     score_threshold: float = 0.7
@@ -172,15 +177,22 @@ class InferenceConfig:
     beam: int = 1
     length_penalty: float = 0.0
     no_repeat: int = 0
+    mask_floor: float = 0.0
+    summary_events: int = 10
+    summary_confidence: float = 0.3
+    summary_overlap: float = 0.2
+    read: Literal["auto", "all", "first-window"] = "auto"
 
     def check(self) -> None:
         """Raise on a value that no inference can have."""
-        for name in ("score_threshold", "suppression_iou"):
+        for name in ("score_threshold", "suppression_iou", "mask_floor", "summary_confidence"):
             _require(0 <= getattr(self, name) <= 1, f"inference.{name}", getattr(self, name), "must be in [0, 1]")
         for name in ("min_before_suppression", "min_proposals", "length_penalty", "no_repeat"):
             _require(getattr(self, name) >= 0, f"inference.{name}", getattr(self, name), "must not be negative")
-        for name in ("max_proposals", "max_words", "beam"):
+        for name in ("max_proposals", "max_words", "beam", "summary_events"):
             _require(getattr(self, name) >= 1, f"inference.{name}", getattr(self, name), "must be at least 1")
+        overlap = self.summary_overlap
+        _require(0 <= overlap < 1, "inference.summary_overlap", overlap, "must be at least 0 and below 1")
         reason = f"exceeds inference.max_proposals = {self.max_proposals}"
         _require(self.min_proposals <= self.max_proposals, "inference.min_proposals", self.min_proposals, reason)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -11,8 +12,11 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import av
+import numpy as np
 import pytest
 
+import densevid
+from densevid.captioning.chosen_events import Choice
 from densevid.cli import main
 from densevid.data.extraction import extract_many
 from densevid.events import read_events
@@ -128,11 +132,9 @@ def test_a_damaged_cache_is_made_again(damage, video, fresh_cache) -> None:
 
 def test_the_cache_stays_under_its_limit(tmp_path, fresh_cache, monkeypatch) -> None:
     monkeypatch.setenv("DENSEVID_CACHE_BYTES", "40000")
+    (tmp_path / "videos").mkdir()
     for number in range(3):
-        make_video(tmp_path / "videos" / f"{number}.mp4", constant(3.0 + number)) if number else (
-            (tmp_path / "videos").mkdir(),
-            make_video(tmp_path / "videos" / "0.mp4", constant(3.0)),
-        )
+        make_video(tmp_path / "videos" / f"{number}.mp4", constant(3.0 + number))
     assert main(["caption", str(tmp_path / "videos"), "--format", "json"]) == 0
     kept = [file.stat().st_size for file in (fresh_cache / "features").iterdir()]
     assert 0 < sum(kept) <= 40000 and len(kept) < 3
@@ -200,3 +202,33 @@ def test_open_shows_the_page(video, monkeypatch) -> None:
 def test_embed_puts_the_video_into_the_page(video) -> None:
     assert main(["caption", str(video), "--embed", "--format", "html"]) == 0
     assert (video.parent / "clip.densevid.html").stat().st_size > video.stat().st_size
+
+
+def test_where_nothing_is_confident_the_timeline_is_empty_and_says_so(video, models, tmp_path, capsys) -> None:
+    shutil.copytree(models / "tiny", tmp_path / "model")
+    config = tmp_path / "model" / "config.toml"
+    settings = re.sub(r"summary_confidence = .*", "summary_confidence = 0.999", config.read_text())
+    config.write_text(settings)
+    formats = "html,vtt,srt,json,chapters,csv,mp4"
+    assert main(["caption", str(video), "--model", str(tmp_path / "model"), "--format", formats]) == 0
+    assert "nothing in it that the model is confident about" in capsys.readouterr().out
+    assert spans(video.parent / "clip.densevid.json") == []
+
+
+def test_masks_lie_where_the_events_are(clip) -> None:
+    captioner = densevid.load()
+    captions = captioner.caption_file(clip, "clip", Choice(dense=True))
+    assert len(captions.masks) == len(captions.events) > 1
+    assert captions.mask_seconds == pytest.approx(6.0, abs=0.1)
+    for event, mask in zip(captions.events, captions.masks, strict=True):
+        centres = (np.arange(len(mask)) + 0.5) * captions.mask_seconds / len(mask)
+        inside = (centres > event.start) & (centres < event.end)
+        if inside.any() and not inside.all():
+            assert np.mean(np.array(mask)[inside]) > np.mean(np.array(mask)[~inside])
+
+
+def test_explain_draws_what_the_model_saw(video) -> None:
+    assert main(["caption", str(video), "--explain", "--format", "html"]) == 0
+    figures = sorted(video.parent.glob("clip.densevid.*.png"))
+    assert len(figures) == 3 and all(figure.read_bytes().startswith(b"\x89PNG") for figure in figures)
+    assert (video.parent / "clip.densevid.html").read_text().count("<figure>") == 3

@@ -7,14 +7,16 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from functools import partial
+from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from densevid.events import Event, read_events
-from densevid.export.document import ShownEvent, ShownVideo, TimelineDocument, references
+from densevid.export.document import Figure, ShownEvent, ShownVideo, TimelineDocument, references
+from densevid.export.timeline import timeline_page
 
 Opened = Callable[..., Any]
 TIME = "document.querySelector('video').currentTime"
@@ -119,6 +121,12 @@ def test_an_event_can_be_repeated(opened: Opened, document: TimelineDocument) ->
     page.keyboard.press("Space")
     wait_until(page, f"{TIME} < 10.4 && {TIME} >= 9.4 && !{PAUSED}")
     assert page.get_attribute("#loop", "aria-pressed") == "true"
+    last = replace(document, events=(ShownEvent(Event(10.5, 12, "the very end")),))
+    page = opened(last, at="#t=11.7")
+    wait_until(page, f"{PLACE} === 0")
+    page.keyboard.press("l")
+    page.keyboard.press("Space")
+    wait_until(page, f"{TIME} < 11.4 && {TIME} >= 10.4 && !{PAUSED}")
 
 
 def test_nothing_is_requested_but_the_video(opened: Opened, document: TimelineDocument, clip: Path) -> None:
@@ -168,6 +176,18 @@ def test_the_policy_refuses_what_a_sentence_might_smuggle_in(
     assert set(page.evaluate("window.refused")) == refused
     assert page.evaluate("typeof hacked") == "undefined"
     assert asked == []
+
+
+def test_a_server_may_serve_the_page_too(browser: Any, document: TimelineDocument, clip: Path) -> None:
+    clip.with_name("served.html").write_text(timeline_page(document), encoding="utf-8", newline="\n")
+    handler = partial(SimpleHTTPRequestHandler, directory=str(clip.parent))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        page = browser.new_page()
+        page.goto(f"http://127.0.0.1:{server.server_port}/served.html")
+        wait_until(page, "document.querySelector('video').readyState > 1")
+        page.close()
+        server.shutdown()
 
 
 HOSTILE = (
@@ -224,13 +244,17 @@ def test_a_phone_never_scrolls_sideways(opened: Opened, document: TimelineDocume
 
 
 def test_hours_with_hundreds_of_events(opened: Opened, document: TimelineDocument) -> None:
-    page = opened(crowded(document, 500, 10_800))
+    page = opened(replace(crowded(document, 500, 10_800), video=None))
     assert page.is_visible(".overview")
     bar = page.locator(".bar[data-place='0']")
     wide = bar.bounding_box()["width"]
     assert wide > 40, "a bar that can be read, though the whole video would leave it three pixels"
     page.click("#zoom-in")
     assert bar.bounding_box()["width"] == pytest.approx(2 * wide, rel=0.05)
+    page.evaluate("() => { location.hash = 't=5400' }")
+    middle = page.locator(".bar[data-place='250']")
+    wait_until(page, "document.querySelector('.viewport').scrollLeft > 1000")
+    assert 0 < middle.bounding_box()["x"] < 880, "the moment of the address is in view"
     page.click("#zoom-fit")
     assert not page.is_visible(".overview")
     assert page.evaluate(
@@ -330,7 +354,8 @@ def in_all_colours(document: TimelineDocument) -> TimelineDocument:
 @pytest.mark.parametrize("kind", ["events", "missing", "empty"])
 def test_axe_finds_no_barrier(opened: Opened, document: TimelineDocument, look: str, kind: str) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="pip install 'densevid[dev]'").Axe()
-    changes = {"events": {}, "missing": {"video": None}, "empty": {"events": ()}}
+    picture = Figure("A title.", "What it shows.", b"")
+    changes = {"events": {"figures": (picture,)}, "missing": {"video": None}, "empty": {"events": ()}}
     page = opened(replace(in_all_colours(document), **changes[kind]), at="#t=2", **LOOKS[look])
     page.wait_for_timeout(150)  # transitions of colour
     found = axe.run(page, options={"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]})

@@ -51,7 +51,7 @@ def test_a_wide_beam_finds_the_best_of_all_sentences(
     model: MaskedTransformer, video: EncodedVideo, penalty: float
 ) -> None:
     config = InferenceConfig(beam=60, max_words=3, length_penalty=penalty)
-    found = beam_search(model, model.begin_caption(video, torch.ones(EVENTS, 8)), EVENTS, config)
+    found = beam_search(model, model.begin_caption(video, torch.ones(EVENTS, 8)), EVENTS, config).words_PL
     for event, words in enumerate(found.tolist()):
         candidates = every_sentence(3)
         values = [log_probability(model, video, event, s) / len(s) ** penalty for s in candidates]
@@ -62,8 +62,8 @@ def test_a_wide_beam_finds_the_best_of_all_sentences(
 @torch.inference_mode()
 def test_a_beam_of_one_is_greedy(model: MaskedTransformer, video: EncodedVideo) -> None:
     state = model.begin_caption(video, torch.ones(EVENTS, 8))
-    ours = beam_search(model, state, EVENTS, InferenceConfig(beam=1, max_words=9))
-    theirs = greedy(model, model.begin_caption(video, torch.ones(EVENTS, 8)), EVENTS, 9)
+    ours = beam_search(model, state, EVENTS, InferenceConfig(beam=1, max_words=9)).words_PL
+    theirs = greedy(model, model.begin_caption(video, torch.ones(EVENTS, 8)), EVENTS, 9).words_PL
     length = min(ours.shape[1], theirs.shape[1])
     assert ours[:, :length].tolist() == theirs[:, :length].tolist()
 
@@ -75,7 +75,7 @@ def test_nothing_is_said_twice_when_forbidden(
     model: MaskedTransformer, video: EncodedVideo, size: int, beam: int
 ) -> None:
     config = InferenceConfig(beam=beam, max_words=8, no_repeat=size)
-    found = sentences(model, model.begin_caption(video, torch.ones(EVENTS, 8)), EVENTS, config)
+    found = sentences(model, model.begin_caption(video, torch.ones(EVENTS, 8)), EVENTS, config).words_PL
     for words in found.tolist():
         said = [word for word in words if word not in (PAD, EOS)]
         runs = [tuple(said[i : i + size]) for i in range(len(said) - size + 1)]
@@ -86,7 +86,8 @@ def test_nothing_is_said_twice_when_forbidden(
 def test_a_sentence_ends_once(model: MaskedTransformer, video: EncodedVideo) -> None:
     for beam in (1, 3):
         config = InferenceConfig(beam=beam, max_words=12)
-        for words in sentences(model, model.begin_caption(video, torch.ones(EVENTS, 8)), EVENTS, config).tolist():
+        found = sentences(model, model.begin_caption(video, torch.ones(EVENTS, 8)), EVENTS, config)
+        for words in found.words_PL.tolist():
             if EOS in words:
                 assert set(words[words.index(EOS) + 1 :]) <= {PAD}
             assert not {0, INIT} & set(words)

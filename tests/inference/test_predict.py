@@ -101,14 +101,16 @@ def test_when_all_are_bad_nothing_is_written(folder: Path, capsys: pytest.Captur
 def test_an_interrupt_keeps_what_is_finished(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    caption = Captioner.caption
+    caption_many = Captioner.caption_many
 
-    def interrupted(self: Captioner, track: FeatureTrack) -> Any:
-        if len(track) == 12:
+    def interrupted(self: Captioner, tracks: Any) -> Any:
+        (track,) = tracks
+        if len(track.values_TF) == 12:
             raise KeyboardInterrupt
-        return caption(self, track)
+        return caption_many(self, [track])
 
-    monkeypatch.setattr(Captioner, "caption", interrupted)
+    monkeypatch.setattr(Captioner, "videos_at_once", 1)
+    monkeypatch.setattr(Captioner, "caption_many", interrupted)
     assert main(command(folder)) == 130
     assert list(results(folder)) == ["a"] and "interrupted" in capsys.readouterr().err
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from densevid.config import InferenceConfig
-from densevid.inference.selection import select, select_released
+from densevid.inference.selection import Lengths, Selection, select, select_released
 from densevid.model.anchors import AnchorGrid
 from densevid.model.proposal_decoder import Proposals
 
@@ -71,6 +71,16 @@ def plain_released(
     return kept[: config.max_proposals]
 
 
+def lengths_of(proposals: Proposals, steps: int, per_step: float = 0.0) -> Lengths:
+    return Lengths(*torch.tensor([[steps], [proposals.steps], [steps + 2 * per_step]], dtype=torch.float32))
+
+
+def only(selection: Selection) -> tuple[list[int], torch.Tensor, torch.Tensor]:
+    """Anchors, scores and intervals of the only video."""
+    kept = selection.kept_BK[0]
+    return selection.anchor_BK[0][kept].tolist(), selection.score_BK[0][kept], selection.reported_BK2[0][kept]
+
+
 configs = st.builds(
     InferenceConfig,
     score_threshold=st.sampled_from([0.3, 0.7, 0.95, 1.0]),
@@ -85,10 +95,10 @@ configs = st.builds(
 @given(st.integers(0, 10_000), st.sampled_from([0.0, 0.1, 0.7]), st.integers(1, STEPS), configs)
 def test_the_papers_selection(seed: int, spread: float, steps: int, config: InferenceConfig) -> None:
     proposals = proposals_from(seed, spread)
-    got = select(proposals, 0, steps, config)
-    assert got.anchor_P.tolist() == plain_paper(proposals, steps, config)
-    assert (got.score_P.diff() <= 0).all()
-    assert (got.reported_P2 >= 0).all() and (got.reported_P2 <= steps).all()
+    anchors, score_P, reported_P2 = only(select(proposals, lengths_of(proposals, steps), config))
+    assert anchors == plain_paper(proposals, steps, config)
+    assert (score_P.diff() <= 0).all()
+    assert (reported_P2 >= 0).all() and (reported_P2 <= steps).all()
 
 
 @settings(max_examples=150)
@@ -101,17 +111,18 @@ def test_the_papers_selection(seed: int, spread: float, steps: int, config: Infe
 )
 def test_the_releases_selection(seed: int, spread: float, steps: int, config: InferenceConfig, per_step: float) -> None:
     proposals = proposals_from(seed, spread)
-    got = select_released(proposals, 0, steps, config, per_step)
+    anchors, _, reported_P2 = only(select_released(proposals, lengths_of(proposals, steps, per_step), config))
     want = plain_released(proposals, steps, config, per_step)
-    rows = [(a, *map(int, w)) for a, w in zip(got.anchor_P.tolist(), got.reported_P2.tolist(), strict=True)]
+    rows = [(a, *map(int, w)) for a, w in zip(anchors, reported_P2.tolist(), strict=True)]
     assert rows == want
 
 
 def test_at_least_and_at_most() -> None:
     proposals = proposals_from(1, 0.3)
+    lengths = lengths_of(proposals, STEPS)
     few = InferenceConfig(score_threshold=1.0, min_proposals=12, max_proposals=500)
-    assert len(select(proposals, 0, STEPS, few).anchor_P) == 12
+    assert int(select(proposals, lengths, few).kept_BK.sum()) == 12
     many = replace(few, score_threshold=0.0, max_proposals=20)
-    assert len(select(proposals, 0, STEPS, many).anchor_P) == 20
+    assert int(select(proposals, lengths, many).kept_BK.sum()) == 20
     none = replace(few, min_proposals=0)
-    assert len(select(proposals, 0, STEPS, none).anchor_P) == 0
+    assert int(select(proposals, lengths, none).kept_BK.sum()) == 0

@@ -14,7 +14,8 @@ from densevid.artifacts import provenance, write_json, write_text
 from densevid.captioning.chosen_events import Choice, Span
 from densevid.captioning.inputs import Input, output_base
 from densevid.captioning.outputs import Target, details, require_room, shown_name, write_outputs
-from densevid.captioning.video_captioner import CaptionedVideo, ModelError, VideoCaptioner
+from densevid.captioning.video_captioner import ModelError, VideoCaptioner
+from densevid.captioning.video_captions import VideoCaptions
 from densevid.errors import InputError, one_line
 from densevid.export.event_files import submission
 from densevid.export.index_page import IndexRow, index_page
@@ -36,6 +37,7 @@ class Wishes:
     out: Path | None = None
     embed: bool = False
     burn: bool = False
+    explain: bool = False
     spans: dict[str, list[Span]] | None = None
 
 
@@ -44,7 +46,7 @@ class Outcome:
     """What became of one video: its events and files, or why there are none."""
 
     given: Input
-    captioned: CaptionedVideo | None = None
+    captioned: VideoCaptions | None = None
     files: tuple[Path, ...] = ()
     error: str | None = None
 
@@ -99,6 +101,8 @@ class CaptionRun:
         try:
             require_room(target)
             captioned = self._caption(given, watch)
+            if self.wishes.explain and given.file is not None:
+                target = replace(target, figures=self.captioner.explained(given.file))
             return Outcome(given, captioned, tuple(self._write(captioned, target)))
         except (ModelError, DiskError):
             raise
@@ -107,7 +111,7 @@ class CaptionRun:
         except MemoryError:
             return Outcome(given, error=f"{given.name}: there is not enough memory for it")
 
-    def _write(self, captioned: CaptionedVideo, target: Target) -> list[Path]:
+    def _write(self, captioned: VideoCaptions, target: Target) -> list[Path]:
         """A disk that takes no more ends the run: the next video would fare no better."""
         try:
             return write_outputs(captioned, target, self.wishes.formats)
@@ -117,7 +121,7 @@ class CaptionRun:
                 f"cannot write {target.base}: {reason}; make room and give the same command again"
             ) from error
 
-    def _caption(self, given: Input, watch: Watch) -> CaptionedVideo:
+    def _caption(self, given: Input, watch: Watch) -> VideoCaptions:
         choice = self.wishes.choice
         if self.wishes.spans is not None:
             if given.name not in self.wishes.spans:

@@ -1,20 +1,23 @@
-"""Which events of a video a person gets: a short list that tells it, the best few, everything, or given spans."""
+"""Which events of a video a person gets: a summary that tells it, the best few, everything, or given spans."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from densevid.errors import InputError
 from densevid.events import Event
+from densevid.progress import Watch, unwatched
 
 if TYPE_CHECKING:
+    from densevid.checkpoint import LoadedModel
     from densevid.inference.captioner import Captioner
     from densevid.tracks import FeatureTrack
 
 Span = tuple[float, float]
-MOST_OVERLAP = 0.3  # of the shorter of two events in a short list
+Mask = tuple[float, ...]
+MOST_MASKS = 100  # a dense list has hundreds of events, and nobody looks at the masks of all
 
 
 @dataclass(frozen=True)
@@ -39,26 +42,49 @@ class Choice:
         return "dense" if self.dense else f"top {self.top}" if self.top else "summary"
 
 
-def chosen_events(captioner: Captioner, track: FeatureTrack, choice: Choice) -> list[Event]:
-    """The events of a track, in the order of time."""
+@dataclass(frozen=True)
+class ChosenEvents:
+    """Events in the order of time; `masks` has the event mask of each over the steps, or nothing at all."""
+
+    events: tuple[Event, ...]
+    masks: tuple[Mask, ...] = ()
+
+    @classmethod
+    def of_plain(cls, events: Any, masks: Any) -> ChosenEvents:
+        """Back from plain values."""
+        return cls(tuple(Event(*row) for row in events), tuple(tuple(map(float, mask)) for mask in masks))
+
+    def as_plain(self) -> dict[str, Any]:
+        """Values that JSON can hold."""
+        rows = [(event.start, event.end, event.sentence, event.score) for event in self.events]
+        return {"events": rows, "masks": self.masks}
+
+
+def chosen_events(
+    loaded: LoadedModel, captioner: Captioner, track: FeatureTrack, choice: Choice, watch: Watch = unwatched
+) -> ChosenEvents:
+    """The events of a track, as they were asked for."""
     if choice.segments is not None:
-        return captioner.caption_segments(track, choice.segments)
-    events = captioner.caption(track)
-    if not choice.dense:
-        events = short_list(events, captioner.config.inference.score_threshold, choice.top)
-    return sorted(events, key=lambda event: (event.start, event.end))
+        return ChosenEvents(tuple(captioner.caption_segments(track, choice.segments)))
+    from densevid.inference.calibration import Calibration
+    from densevid.inference.storyteller import Storyteller
+    from densevid.inference.summary import SummaryRules
+
+    config = captioner.config
+    rules = None if choice.dense else SummaryRules.of(config.inference, config.model.window, choice.top)
+    calibration = None if loaded.calibration is None else Calibration.of_table(loaded.calibration)
+    teller = Storyteller(captioner, summary=rules, calibration=calibration)
+    watch("events", 0.0)
+    told = next(teller.told([track]))
+    events = sorted(teller.finish(told), key=lambda event: (event.start, event.end))
+    if teller.is_long(track) or len(events) > MOST_MASKS:
+        return ChosenEvents(tuple(events))
+    anchors = {(event.start, event.end): anchor for event, anchor in zip(told.events(), told.anchor_P, strict=True)}
+    return ChosenEvents(tuple(events), _masks(loaded, track, [anchors[event.start, event.end] for event in events]))
 
 
-def short_list(events: Sequence[Event], confident: float, most: int | None) -> list[Event]:
-    """The confident events, best first, each that does not lie over a better one; an empty list is an answer too."""
-    kept: list[Event] = []
-    for event in sorted(events, key=lambda event: -event.score):
-        if event.score > confident and all(_overlap(event, other) <= MOST_OVERLAP for other in kept):
-            kept.append(event)
-    return kept[:most]
+def _masks(loaded: LoadedModel, track: FeatureTrack, anchors: Sequence[int]) -> tuple[Mask, ...]:
+    """What of the video each event was told from, to three digits."""
+    from densevid.inference.explain import masks_of_anchors
 
-
-def _overlap(one: Event, other: Event) -> float:
-    """The part of the shorter event that both share."""
-    shared = min(one.end, other.end) - max(one.start, other.start)
-    return max(0.0, shared) / min(one.seconds, other.seconds)
+    return tuple(tuple(mask.round(3).tolist()) for mask in masks_of_anchors(loaded, track, anchors))

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import densevid
-from densevid.artifacts import provenance, require_writable, write_json, write_text
-from densevid.captioning.video_captioner import CaptionedVideo
+from densevid.artifacts import atomic_path, provenance, require_writable, write_json, write_text
+from densevid.captioning.video_captions import VideoCaptions
 from densevid.errors import InputError
 from densevid.export.chapters import ffmpeg_metadata, youtube_chapters
+from densevid.export.document import Figure
 from densevid.export.event_files import submission, table
 from densevid.export.subtitles import srt, webvtt
 
@@ -21,18 +22,19 @@ USUAL = ("html", "vtt", "json")
 
 @dataclass(frozen=True)
 class Target:
-    """Where the files of one video go, and how; `base` is their path without an ending."""
+    """Where the files of one video go, and how; `base` is their path without an ending, `figures` go into the page."""
 
     base: Path
     embed: bool = False
     burn: bool = False
+    figures: tuple[Figure, ...] = ()
 
     def path(self, ending: str) -> Path:
         """The file of one ending."""
         return self.base.with_name(f"{self.base.name}{MARK}.{ending}")
 
 
-Writer = Callable[[CaptionedVideo, Target], None]
+Writer = Callable[[VideoCaptions, Target], None]
 
 
 def chosen_formats(text: str) -> tuple[str, ...]:
@@ -53,9 +55,13 @@ def require_room(target: Target) -> None:
         raise InputError(f"{error}; give another place with --out DIR") from None
 
 
-def write_outputs(captioned: CaptionedVideo, target: Target, formats: tuple[str, ...]) -> list[Path]:
+def write_outputs(captioned: VideoCaptions, target: Target, formats: tuple[str, ...]) -> list[Path]:
     """Write every format; the paths, in the order of the formats."""
     paths: list[Path] = []
+    for number, figure in enumerate(target.figures, start=1):
+        paths.append(target.path(f"{number}.png"))
+        with atomic_path(paths[-1]) as temporary:
+            temporary.write_bytes(figure.png)
     for name in formats:
         endings, write = WRITERS[name]
         write(captioned, target)
@@ -63,7 +69,7 @@ def write_outputs(captioned: CaptionedVideo, target: Target, formats: tuple[str,
     return paths
 
 
-def details(captioned: CaptionedVideo) -> dict[str, Any]:
+def details(captioned: VideoCaptions) -> dict[str, Any]:
     """What our files say about a video beside its events."""
     return {
         "file": shown_name(captioned.file.name) if captioned.file else None,
@@ -79,7 +85,7 @@ def shown_name(name: str) -> str:
     return name.encode("utf-8", "replace").decode("utf-8")
 
 
-def _write_json(captioned: CaptionedVideo, target: Target) -> None:
+def _write_json(captioned: VideoCaptions, target: Target) -> None:
     video = shown_name(captioned.name)
     inputs = {"video": captioned.content, "model": captioned.model_key}
     block = {**provenance(), "inputs": inputs}
@@ -87,26 +93,26 @@ def _write_json(captioned: CaptionedVideo, target: Target) -> None:
     write_json(target.path("json"), content)
 
 
-def _write_vtt(captioned: CaptionedVideo, target: Target) -> None:
+def _write_vtt(captioned: VideoCaptions, target: Target) -> None:
     note = f"made by densevid {densevid.__version__}, model {captioned.model}"
     write_text(target.path("vtt"), webvtt(captioned.events, note=note))
 
 
-def _write_srt(captioned: CaptionedVideo, target: Target) -> None:
+def _write_srt(captioned: VideoCaptions, target: Target) -> None:
     write_text(target.path("srt"), srt(captioned.events))
 
 
-def _write_csv(captioned: CaptionedVideo, target: Target) -> None:
+def _write_csv(captioned: VideoCaptions, target: Target) -> None:
     write_text(target.path("csv"), table(captioned.events))
 
 
-def _write_chapters(captioned: CaptionedVideo, target: Target) -> None:
+def _write_chapters(captioned: VideoCaptions, target: Target) -> None:
     title = shown_name(captioned.file.stem if captioned.file else captioned.name)
     write_text(target.path("ffmetadata"), ffmpeg_metadata(captioned.events, title=title))
     write_text(target.path("chapters.txt"), youtube_chapters(captioned.events, captioned.duration))
 
 
-def _write_mp4(captioned: CaptionedVideo, target: Target) -> None:
+def _write_mp4(captioned: VideoCaptions, target: Target) -> None:
     from densevid.export.subtitled_video import write_subtitled
 
     if captioned.file is None:
@@ -114,7 +120,7 @@ def _write_mp4(captioned: CaptionedVideo, target: Target) -> None:
     write_subtitled(captioned.file, target.path("mp4"), captioned.events, burn=target.burn)
 
 
-def _write_html(captioned: CaptionedVideo, target: Target) -> None:
+def _write_html(captioned: VideoCaptions, target: Target) -> None:
     from densevid.captioning.timeline_document import timeline_document
     from densevid.export.timeline import timeline_page
 

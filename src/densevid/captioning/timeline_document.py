@@ -6,18 +6,18 @@ from pathlib import Path
 
 import densevid
 from densevid.captioning.outputs import Target, shown_name
-from densevid.captioning.video_captioner import CaptionedVideo
+from densevid.captioning.video_captions import VideoCaptions
 from densevid.export.document import ShownEvent, ShownVideo, TimelineDocument, media_type_of
 
 MOST_THUMBNAILS = 100  # a dense list has hundreds of events, and their pictures would make a page of many megabytes
 
 
-def timeline_document(captioned: CaptionedVideo, target: Target) -> TimelineDocument:
+def timeline_document(captioned: VideoCaptions, target: Target) -> TimelineDocument:
     """What the page at `target` shows."""
-    pictures = _thumbnails(captioned)
+    pictures, masks = _thumbnails(captioned), captioned.masks or ((),) * len(captioned.events)
     events = tuple(
-        ShownEvent(event, confidence=min(1.0, max(0.0, event.score)), thumbnail=picture)
-        for event, picture in zip(captioned.events, pictures, strict=True)
+        ShownEvent(event, confidence=min(1.0, max(0.0, event.score)), mask=mask, thumbnail=picture)
+        for event, mask, picture in zip(captioned.events, masks, pictures, strict=True)
     )
     warning = f"; {captioned.warning}" if captioned.warning else ""
     return TimelineDocument(
@@ -26,6 +26,8 @@ def timeline_document(captioned: CaptionedVideo, target: Target) -> TimelineDocu
         events=events,
         video=_video(captioned.file, target),
         model=captioned.model,
+        mask_seconds=captioned.mask_seconds,
+        figures=target.figures,
         provenance=f"densevid {densevid.__version__}, model {captioned.model}, {captioned.chosen}{warning}",
     )
 
@@ -38,7 +40,7 @@ def _video(file: Path | None, target: Target) -> ShownVideo | None:
     return ShownVideo.embedded(playable) if target.embed else ShownVideo.linked(playable, target.path("html"))
 
 
-def _thumbnails(captioned: CaptionedVideo) -> list[bytes | None]:
+def _thumbnails(captioned: VideoCaptions) -> list[bytes | None]:
     if captioned.file is None or len(captioned.events) > MOST_THUMBNAILS:
         return [None] * len(captioned.events)
     from densevid.export.thumbnails import thumbnails

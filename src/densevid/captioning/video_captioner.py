@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import densevid
 from densevid.artifacts import fingerprint, hash_of
 from densevid.captioning.cache import Cache, CachedTrack, code_key, content_key, usual_cache
-from densevid.captioning.chosen_events import Choice, Span, chosen_events
+from densevid.captioning.chosen_events import Choice, ChosenEvents, Span, chosen_events
 from densevid.captioning.installed_models import InstalledModel, find_model
+from densevid.captioning.video_captions import FoundEvents, VideoCaptions
 from densevid.errors import InputError
 from densevid.events import Event
 from densevid.progress import Watch, unwatched
@@ -24,6 +24,7 @@ from densevid.progress import Watch, unwatched
 if TYPE_CHECKING:
     from densevid.checkpoint import LoadedModel
     from densevid.data.feature_source import FeatureSource
+    from densevid.export.document import Figure
     from densevid.inference.captioner import Captioner
     from densevid.tracks import FeatureTrack
     from densevid.video.extract import Extractor
@@ -34,47 +35,6 @@ PACKAGE = Path(densevid.__file__).parent
 
 class ModelError(InputError):
     """The model itself cannot be used, so no video can be captioned with it."""
-
-
-@dataclass(frozen=True)
-class CaptionedVideo:
-    """A video with its events; `file` is None where features were captioned, `warning` what could not be read.
-
-    `content` is the hash of the file, `model_key` that of the model and of the program.
-    """
-
-    name: str
-    file: Path | None
-    duration: float
-    events: tuple[Event, ...]
-    chosen: str
-    model: str
-    model_key: str
-    warning: str | None = None
-    content: str | None = None
-
-
-@dataclass(frozen=True)
-class _FoundEvents:
-    """What the cache keeps of a captioned file."""
-
-    duration: float
-    warning: str | None
-    events: tuple[Event, ...]
-
-    @classmethod
-    def of(cls, plain: dict[str, Any] | None) -> _FoundEvents | None:
-        """Back from plain values; None if they are not what was kept."""
-        try:
-            events = tuple(Event(*row) for row in plain["events"]) if plain else ()
-            return cls(float(plain["duration"]), plain["warning"], events) if plain else None
-        except (KeyError, TypeError, InputError):
-            return None
-
-    def as_plain(self) -> dict[str, Any]:
-        """Values that JSON can hold."""
-        rows = [(event.start, event.end, event.sentence, event.score) for event in self.events]
-        return {"duration": self.duration, "warning": self.warning, "events": rows}
 
 
 class VideoCaptioner:
@@ -98,40 +58,62 @@ class VideoCaptioner:
         choice = Choice(top, dense, None if segments is None else tuple(segments))
         if isinstance(video, Path | str):
             return list(self.caption_file(Path(video), Path(video).stem, choice).events)
-        return self.caption_track(video, choice)
+        return list(self.caption_track(video, choice).events)
 
-    def caption_file(self, path: Path, name: str, choice: Choice, watch: Watch = unwatched) -> CaptionedVideo:
+    def caption_file(self, path: Path, name: str, choice: Choice, watch: Watch = unwatched) -> VideoCaptions:
         """A video file with its events."""
         content = content_key(path) if path.is_file() else None
         key = content and hash_of({"video": content, "model": self.model_key, "choice": repr(choice)})
-        known = _FoundEvents.of(self.cache.events(key)) if key else None
-        if known is None:
-            known = self._found_events(path, content, choice, watch)
+        found = FoundEvents.of(self.cache.events(key)) if key else None
+        if found is None:
+            made = self.track(path, watch, content)
+            found = self._find(made.track, made.warning, choice, watch)
             if key:
-                self.cache.keep_events(key, known.as_plain())
+                self.cache.keep_events(key, found.as_plain())
         for stage in ("decode", "features", "events", "sentences"):
             watch(stage, 1.0)
-        made_by = (choice.text, self.model.name, self.model_key)
-        return CaptionedVideo(name, path, known.duration, known.events, *made_by, known.warning, content)
+        return self._captions(name, path, found, choice, content)
 
-    def caption_from(self, source: FeatureSource, video: str, choice: Choice) -> CaptionedVideo:
+    def caption_from(self, source: FeatureSource, video: str, choice: Choice) -> VideoCaptions:
         """A video of a feature store with its events."""
         track = source.track(video)
-        events = tuple(self.caption_track(track, choice))
-        return CaptionedVideo(video, None, _seconds(track), events, choice.text, self.model.name, self.model_key)
+        if self._reduces(source) and self.loaded.reduction and self.loaded.recipe:
+            track = self.loaded.reduction.apply_to_track(track, self.loaded.recipe)
+        return self._captions(video, None, self._find(track, None, choice, unwatched), choice, None)
 
-    def caption_track(self, track: FeatureTrack, choice: Choice, watch: Watch = unwatched) -> list[Event]:
+    def caption_track(self, track: FeatureTrack, choice: Choice, watch: Watch = unwatched) -> ChosenEvents:
         """The events of a track, which must be of the model's own recipe."""
         recipe = self.loaded.recipe
         if track.recipe is not None and recipe is not None and track.recipe != recipe.id:
             raise InputError(f"the features were made with recipe {track.recipe}, the model reads {recipe.id}")
-        watch("events", 0.0)
-        return chosen_events(self.captioner, track, choice)
+        return chosen_events(self.loaded, self.captioner, track, choice, watch)
+
+    def track(self, path: Path, watch: Watch = unwatched, content: str | None = None) -> CachedTrack:
+        """The features of a video file as the model reads them, from the cache where they are there."""
+        content = content or (content_key(path) if path.is_file() else None)
+        recipe = self.extractor.recipe.id
+        cached = self.cache.track(content, recipe) if content else None
+        if cached is None:
+            cached = CachedTrack(*self.extractor.extract(path, watch))
+            if content:
+                self.cache.keep_track(content, recipe, cached)
+        watch("decode", 1.0)
+        watch("features", 1.0)
+        return cached
+
+    def explained(self, path: Path) -> tuple[Figure, ...]:
+        """Figures of what the model saw in a video file: masks, and where words looked."""
+        from densevid.export.plots import explanation_figures
+        from densevid.inference.explain import explain
+
+        return explanation_figures(explain(self.loaded, self.track(path).track))
 
     def check(self, source: FeatureSource) -> str | None:
         """Raise unless the model can read this source; a line of warning if that cannot be known."""
         from densevid.data.feature_source import check_recipe
 
+        if self._reduces(source):
+            return None
         features = self.loaded.config.features
         streams = tuple(zip(features.streams, features.widths, strict=True))
         return check_recipe(self.loaded.recipe, streams, source)
@@ -174,26 +156,37 @@ class VideoCaptioner:
         rooms = [PACKAGE / room for room in ("captioning", "inference", "model", "video")]
         return hash_of({"files": files, "densevid": densevid.__version__, "code": code_key(rooms)})
 
-    def _found_events(self, path: Path, content: str | None, choice: Choice, watch: Watch) -> _FoundEvents:
-        """Extract what is missing and run the network."""
-        made = self._track(path, content, watch)
-        events = tuple(self.caption_track(made.track, choice, watch))
-        return _FoundEvents(_seconds(made.track), made.warning, events)
+    def _reduces(self, source: FeatureSource) -> bool:
+        """Whether the source holds what the model reads before it is reduced."""
+        reduction, recipe = self.loaded.reduction, self.loaded.recipe
+        if reduction is None or recipe is None or source.recipe is None:
+            return False
+        return reduction.recipe(source.recipe).id == recipe.id
 
-    def _track(self, path: Path, content: str | None, watch: Watch) -> CachedTrack:
-        recipe = self.extractor.recipe.id
-        cached = self.cache.track(content, recipe) if content else None
-        if cached is None:
-            cached = CachedTrack(*self.extractor.extract(path, watch))
-            if content:
-                self.cache.keep_track(content, recipe, cached)
-        watch("decode", 1.0)
-        watch("features", 1.0)
-        return cached
+    def _find(self, track: FeatureTrack, warning: str | None, choice: Choice, watch: Watch) -> FoundEvents:
+        chosen = self.caption_track(track, choice, watch)
+        if choice.segments and (unseen := self.captioner.unseen(track, choice.segments)):
+            told = f"{unseen} of the given segments begin after all that the model reads; the last step stands in"
+            warning = f"{warning}; {told}" if warning else told
+        read = float(track.seconds(min(len(track), self.loaded.config.model.window)))
+        return FoundEvents(track.duration or float(track.seconds(len(track))), read, warning, chosen)
 
-
-def _seconds(track: FeatureTrack) -> float:
-    return track.duration or float(track.seconds(len(track)))
+    def _captions(
+        self, name: str, path: Path | None, found: FoundEvents, choice: Choice, content: str | None
+    ) -> VideoCaptions:
+        return VideoCaptions(
+            name=name,
+            file=path,
+            duration=found.duration,
+            events=found.chosen.events,
+            masks=found.chosen.masks,
+            mask_seconds=found.read_seconds,
+            chosen=choice.text,
+            model=self.model.name,
+            model_key=self.model_key,
+            warning=found.warning,
+            content=content,
+        )
 
 
 @contextmanager

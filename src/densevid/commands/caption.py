@@ -9,6 +9,7 @@ Examples:
   densevid caption videos/ --out captions                        (one line each, and an index page)
   densevid caption video.mp4 --format srt,chapters,csv
   densevid caption video.mp4 --format mp4 --burn                 (the sentences in the pictures)
+  densevid caption video.mp4 --explain                           (what the model saw: masks, where words looked)
   densevid caption video.mp4 --segments spans.txt                (lines of start and end; or a references file)
   densevid caption features/ --model runs/mine/model --dense --out captions
 
@@ -46,6 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", metavar="NAME|DIR", help="an installed model or a model folder (default: ours)")
     parser.add_argument("--embed", action="store_true", help="put the video into the page, one file to send")
     parser.add_argument("--burn", action="store_true", help="mp4: write the sentences into the pictures")
+    parser.add_argument("--explain", action="store_true", help="figures of what the model saw, as .png and in the page")
     parser.add_argument("--open", action="store_true", help="show the page in the browser when it is done")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="where to run (auto)")
     parser.add_argument("--no-cache", action="store_true", help="neither use nor keep features and events")
@@ -93,7 +95,7 @@ def _prepared(args: argparse.Namespace) -> tuple[CaptionRun, list[str]]:
     if not inputs:
         raise InputError("; ".join(refused) or "no video was named")
     spans = None if args.segments is None else read_spans(args.segments, [given.name for given in inputs])
-    wishes = Wishes(choice, formats, args.out, args.embed, args.burn, spans)
+    wishes = Wishes(choice, formats, args.out, args.embed, args.burn, args.explain, spans)
     captioner = VideoCaptioner(model, device=args.device, cache=Cache(None) if args.no_cache else None)
     return CaptionRun(captioner, inputs, wishes), refused
 

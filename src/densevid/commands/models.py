@@ -3,7 +3,7 @@
 Models come with densevid, or lie in the folders that the variable DENSEVID_MODELS names.
 
 Examples:
-  densevid models
+  densevid models                                  (all of them)
   densevid caption video.mp4 --model NAME
   DENSEVID_MODELS=~/models densevid models
 """

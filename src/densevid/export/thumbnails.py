@@ -80,6 +80,6 @@ def _jpeg(frame: VideoFrame, side: int) -> bytes | None:
     scale = min(1.0, side / max(frame.width, frame.height))
     width, height = max(1, round(frame.width * scale)), max(1, round(frame.height * scale))
     picture = frame.reformat(width, height, "bgr24", interpolation="AREA").to_ndarray()
-    upright = np.ascontiguousarray(np.rot90(picture, round(frame.rotation / 90)))
+    upright = np.ascontiguousarray(np.rot90(picture, round(frame.rotation / 90)), dtype=np.uint8)
     fine, encoded = cv2.imencode(".jpg", upright, [cv2.IMWRITE_JPEG_QUALITY, QUALITY])
     return encoded.tobytes() if fine else None

@@ -92,7 +92,7 @@ def _figures(figures: tuple[Figure, ...]) -> str:
 def _figure(figure: Figure) -> str:
     description = escaped(figure.description)
     return (
-        f'<figure><img loading="lazy" alt="{description}" src="{data_address("image/png", figure.png)}">'
+        f'<figure><div class="picture"><img loading="lazy" alt="" src="{data_address("image/png", figure.png)}"></div>'
         f"<figcaption><strong>{escaped(figure.title)}</strong> {description}</figcaption></figure>"
     )
 

@@ -1,25 +1,54 @@
-"""Words, one after another, for many events at once; keys and values of earlier words are kept in the state."""
+"""Words, one after another, for many events at once; what was read of the events and said so far is kept in the state.
+
+Sentences that are finished leave the batch: on a CPU at once, on a GPU, where to ask is to wait, every few words.
+"""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from densevid.config import InferenceConfig
-from densevid.data.vocabulary import EOS, INIT, PAD, UNKNOWN
-from densevid.model.caption_decoder import DecodingState
-from densevid.model.masked_transformer import MaskedTransformer
-from densevid.model.recurrent import RecurrentState
+from densevid.data.vocabulary import EOS, INIT, PAD
 
-State = DecodingState | RecurrentState
-NEVER_SAID = [UNKNOWN, PAD, INIT]
+NEVER_SAID = slice(0, INIT + 1)  # <unk>, <pad>, <init>
+WORDS_BETWEEN_LOOKS = 5
 
 
-def sentences(model: MaskedTransformer, state: State, events: int, config: InferenceConfig) -> Tensor:
-    """The words of each event, P x L, by greedy choice, or by beam search where the settings ask for more."""
+class State(Protocol):
+    """What a speaker knows of P events and has said about them."""
+
+    def select(self, index_P: Tensor) -> None:
+        """Go on with these rows, repeated or reordered."""
+
+
+class Speaker(Protocol):
+    """A network that says the next word: `MaskedTransformer`, or a faster form of its caption decoder."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where it computes."""
+
+    def next_words(self, words_PL: Tensor, state: Any) -> Tensor:
+        """Logits of the word that follows each of `words_PL`."""
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """Words of P events, padded after `<eos>`, and the mean log-probability of a word, `<eos>` included."""
+
+    words_PL: Tensor
+    log_probability_P: Tensor
+
+
+def sentences(speaker: Speaker, state: State, events: int, config: InferenceConfig) -> Sentences:
+    """What is said of each event by greedy choice, or by beam search where the settings ask for more."""
     if plain_greedy(config):
-        return greedy(model, state, events, config.max_words)
-    return beam_search(model, state, events, config)
+        return greedy(speaker, state, events, config.max_words)
+    return beam_search(speaker, state, events, config)
 
 
 def plain_greedy(config: InferenceConfig) -> bool:
@@ -27,50 +56,62 @@ def plain_greedy(config: InferenceConfig) -> bool:
     return config.beam == 1 and not config.no_repeat
 
 
-def greedy(model: MaskedTransformer, state: State, events: int, max_words: int) -> Tensor:
-    """The most likely word at each position, P x L; a sentence ends with `<eos>` and is padded from there.
+def greedy(speaker: Speaker, state: State, events: int, max_words: int) -> Sentences:
+    """The most likely word at each position; a sentence ends with `<eos>` and is padded from there.
 
-    `<unk>`, `<pad>` and `<init>` are never chosen.
+    `<unk>`, `<pad>` and `<init>` are never chosen. R of the P events are still being spoken of.
     """
-    device = model.caption_decoder.words.weight.device
-    word_P = torch.full((events,), INIT, device=device)
-    finished_P = torch.zeros(events, dtype=torch.bool, device=device)
-    words: list[Tensor] = []
+    device = speaker.device
+    words_PL = torch.full((events, max_words), PAD, device=device)
+    sum_P = torch.zeros(events, device=device)
+    row_R, word_R = torch.arange(events, device=device), torch.full((events,), INIT, device=device)
+    finished_R = torch.zeros(events, dtype=torch.bool, device=device)
+    between = WORDS_BETWEEN_LOOKS if device.type == "cuda" else 1
+    for position in range(max_words):
+        logits_RV = speaker.next_words(word_R[:, None], state)[:, -1].float()
+        logits_RV[:, NEVER_SAID] = -torch.inf
+        best = logits_RV.max(dim=-1)
+        word_R = torch.where(finished_R, PAD, best.indices)
+        words_PL[row_R, position] = word_R
+        sum_P[row_R] += torch.where(finished_R, 0, best.values - logits_RV.logsumexp(dim=-1))
+        finished_R = finished_R | (word_R == EOS)
+        if position % between == between - 1 and position < max_words - 1:
+            left_R = (~finished_R).nonzero()[:, 0]
+            if not len(left_R):
+                break
+            if 2 * len(left_R) <= len(row_R):
+                state.select(left_R)
+                row_R, word_R, finished_R = row_R[left_R], word_R[left_R], finished_R[left_R]
+    return Sentences(words_PL[:, : position + 1], sum_P / _lengths(words_PL))
+
+
+def greedy_released(speaker: Speaker, state: State, events: int, max_words: int) -> Sentences:
+    """The release's greedy choice: among all words, special ones too, and it never stops early."""
+    word_P = torch.full((events,), INIT, device=speaker.device)
+    words, logs = list[Tensor](), list[Tensor]()
     for _ in range(max_words):
-        logits_PV = model.next_words(word_P[:, None], state)[:, -1]
-        logits_PV[:, NEVER_SAID] = -torch.inf
-        word_P = torch.where(finished_P, PAD, logits_PV.argmax(dim=-1))
-        finished_P |= word_P == EOS
+        logits_PV = speaker.next_words(word_P[:, None], state)[:, -1].float()
+        best = logits_PV.max(dim=-1)
+        word_P = best.indices
         words.append(word_P)
-        if bool(finished_P.all()):
-            break
-    return torch.stack(words, dim=1)
+        logs.append(best.values - logits_PV.logsumexp(dim=-1))
+    return Sentences(torch.stack(words, dim=1), torch.stack(logs, dim=1).mean(dim=1))
 
 
-def greedy_released(model: MaskedTransformer, state: State, events: int, max_words: int) -> Tensor:
-    """The release's greedy choice, P x L: among all words, special ones too, and it never stops early."""
-    word_P = torch.full((events,), INIT, device=model.caption_decoder.words.weight.device)
-    words: list[Tensor] = []
-    for _ in range(max_words):
-        word_P = model.next_words(word_P[:, None], state)[:, -1].argmax(dim=-1)
-        words.append(word_P)
-    return torch.stack(words, dim=1)
-
-
-def beam_search(model: MaskedTransformer, state: State, events: int, config: InferenceConfig) -> Tensor:
-    """The sentence with the highest log-probability / length^`length_penalty` among the `beam` best, P x L.
+def beam_search(speaker: Speaker, state: State, events: int, config: InferenceConfig) -> Sentences:
+    """The sentence with the highest log-probability / length^`length_penalty` among the `beam` best.
 
     A finished sentence stays in the beam at its score; every event keeps its own `beam` candidates.
     """
     beam = config.beam
-    device = model.caption_decoder.words.weight.device
+    device = speaker.device
     state.select(torch.arange(events, device=device).repeat_interleave(beam))
     score_PK = torch.full((events, beam), -torch.inf, device=device)
     score_PK[:, 0] = 0
     words_PKL = torch.full((events, beam, 1), INIT, device=device)
     first_P1 = torch.arange(events, device=device)[:, None] * beam
     for _ in range(config.max_words):
-        logits_NV = model.next_words(words_PKL[:, :, -1].reshape(-1, 1), state)[:, -1].float()
+        logits_NV = speaker.next_words(words_PKL[:, :, -1].reshape(-1, 1), state)[:, -1].float()
         step_PKV = _step_scores(logits_NV.view(events, beam, -1), words_PKL, config)
         best = (score_PK[..., None] + step_PKV).flatten(1).topk(beam, dim=1)
         score_PK = best.values
@@ -80,9 +121,9 @@ def beam_search(model: MaskedTransformer, state: State, events: int, config: Inf
             break
         state.select((first_P1 + parent_PK).flatten())
     words_PKL = words_PKL[..., 1:]
-    length_PK = (words_PKL != PAD).sum(dim=-1).clamp(min=1)
-    best_P = (score_PK / length_PK**config.length_penalty).argmax(dim=1)
-    return words_PKL[torch.arange(events, device=device), best_P]
+    length_PK = _lengths(words_PKL)
+    row_P, best_P = first_P1[:, 0] // beam, (score_PK / length_PK**config.length_penalty).argmax(dim=1)
+    return Sentences(words_PKL[row_P, best_P], (score_PK / length_PK)[row_P, best_P])
 
 
 def _step_scores(logits_PKV: Tensor, words_PKL: Tensor, config: InferenceConfig) -> Tensor:
@@ -107,6 +148,10 @@ def _repeats(words_PKL: Tensor, vocabulary: int, size: int) -> Tensor:
     tail_PK1N = said_PKL[..., said_PKL.shape[-1] - size + 1 :][..., None, :]
     again_PKW = (windows_PKWN[..., :-1] == tail_PK1N).all(dim=-1)
     return counts_PKV.scatter_add(-1, windows_PKWN[..., -1], again_PKW.float()) > 0
+
+
+def _lengths(words_PL: Tensor) -> Tensor:
+    return (words_PL != PAD).sum(dim=-1).clamp(min=1)
 
 
 def _along(parent_PK: Tensor, words_PKL: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""A model and a folder of features become an event file's content, video after video.
+"""A model and a folder of features become an event file's content, some videos at a time.
 
 What can be known to fail is found before the first video is captioned; a video that fails later is noted and left out.
 """
@@ -6,20 +6,24 @@ What can be known to fail is found before the first video is captioned; a video 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
 
-from densevid.checkpoint import load_model
+from densevid.checkpoint import LoadedModel, load_model
 from densevid.config import Config
 from densevid.data.annotation_files import read_annotation_file
 from densevid.data.feature_layouts import open_features
 from densevid.data.feature_source import FeatureSource, check_recipe
 from densevid.errors import InputError
 from densevid.events import Event
-from densevid.inference.captioner import Captioner
+from densevid.inference.calibration import Calibration
+from densevid.inference.captioner import Captioner, Precision
+from densevid.inference.storyteller import Storyteller, Track
+from densevid.inference.summary import SummaryRules
 
 Segments = dict[str, list[tuple[float, float]]]
 Report = Callable[[str], None]
@@ -37,6 +41,9 @@ class PredictionJob:
     settings: tuple[str, ...] = ()
     device: str | None = None
     threads: int | None = None
+    precision: Precision | None = None
+    summary: bool = False
+    top: int | None = None
 
 
 @dataclass(frozen=True)
@@ -54,38 +61,89 @@ class Predictions:
 
 
 @dataclass(frozen=True)
+class ReadPart:
+    """Some of the videos: their features, and why those that are missing are."""
+
+    videos: list[str]
+    tracks: dict[str, Track] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class OpenedJob:
     """A job whose files have been opened and found to fit together; `failures` are the videos that did not."""
 
-    captioner: Captioner
+    teller: Storyteller
     source: FeatureSource
     segments: Segments | None
     videos: list[str]
     failures: dict[str, str]
 
+    @property
+    def captioner(self) -> Captioner:
+        """What captions."""
+        return self.teller.captioner
+
     def run(self, on_video: Report = lambda line: None) -> Predictions:
         """Caption every video, or every given segment of it. An interrupt ends it early and loses nothing finished."""
         events: dict[str, list[Event]] = {}
         failures, unseen, interrupted = dict(self.failures), 0, False
+        total = len(self.videos) + len(self.failures)
         try:
-            for video in self.videos:
-                try:
-                    events[video], beyond = self._caption(video)
-                    unseen += beyond
-                except (InputError, MemoryError, torch.OutOfMemoryError) as error:
-                    failures[video] = _named(video, error)
-                on_video(f"{len(events) + len(failures)}/{len(self.videos) + len(self.failures)} videos, {video}")
+            for part in self._read_ahead():
+                failures |= part.failures
+                for video, told in self._captioned(part.tracks):
+                    if isinstance(told, str):
+                        failures[video] = told
+                    else:
+                        events[video] = told
+                        unseen += self._unseen(video, part.tracks[video])
+                for video in part.videos:
+                    on_video(f"{len(events) + len(failures)}/{total} videos, {video}")
         except KeyboardInterrupt:
             interrupted = True
         return Predictions(events, self.captioner.config, failures, unseen, interrupted)
 
-    def _caption(self, video: str) -> tuple[list[Event], int]:
-        """The events of one video, and how many of its given segments the model cannot see."""
-        track = self.source.track(video)
+    def _read_ahead(self) -> Iterator[ReadPart]:
+        """As many videos as are captioned together, the next ones being read meanwhile."""
+        size = self.captioner.videos_at_once
+        parts = [self.videos[first : first + size] for first in range(0, len(self.videos), size)]
+        with ThreadPoolExecutor(1) as reader:
+            ahead = reader.submit(self._read, parts[0])
+            for later in [*parts[1:], []]:
+                part = ahead.result()
+                ahead = reader.submit(self._read, later)
+                yield part
+
+    def _read(self, videos: list[str]) -> ReadPart:
+        part = ReadPart(videos)
+        for video in videos:
+            try:
+                track = self.source.track(video)
+                in_windows = self.segments is None and self.teller.is_long(track)
+                part.tracks[video] = track if in_windows else self.captioner.read(track)
+            except (InputError, MemoryError) as error:
+                part.failures[video] = _named(video, error)
+        return part
+
+    def _captioned(self, tracks: dict[str, Track]) -> Iterator[tuple[str, list[Event] | str]]:
+        """The events of videos, together; if that fails one by one, or why there are none."""
+        try:
+            yield from zip(tracks, list(self._events(tracks)), strict=True)
+        except (InputError, MemoryError, torch.OutOfMemoryError) as error:
+            if len(tracks) == 1:
+                yield next(iter(tracks)), _named(next(iter(tracks)), error)
+            else:
+                for video, track in tracks.items():
+                    yield from self._captioned({video: track})
+
+    def _events(self, tracks: dict[str, Track]) -> Iterator[list[Event]]:
         if self.segments is None:
-            return self.captioner.caption(track), 0
-        segments = self.segments[video]
-        return self.captioner.caption_segments(track, segments), self.captioner.unseen(track, segments)
+            return self.teller.tell(tracks.values())
+        return self.captioner.caption_segments_many((track, self.segments[video]) for video, track in tracks.items())
+
+    def _unseen(self, video: str, track: Track) -> int:
+        return 0 if self.segments is None else self.captioner.unseen(track, self.segments[video])
 
 
 def predict(job: PredictionJob, report: Report = lambda line: None) -> Predictions:
@@ -113,8 +171,25 @@ def open_job(job: PredictionJob, report: Report = lambda line: None) -> OpenedJo
     videos, failures = _usable(source, _videos(source, segments, report))
     if warning:
         report(warning)
-    captioner = Captioner(replace(loaded, config=config), device=device)
-    return OpenedJob(captioner, source, segments, videos, failures)
+    captioner = Captioner(replace(loaded, config=config), device=device, precision=job.precision)
+    return OpenedJob(_teller(job, captioner, loaded, report), source, segments, videos, failures)
+
+
+def _teller(job: PredictionJob, captioner: Captioner, loaded: LoadedModel, report: Report) -> Storyteller:
+    """What tells the videos: everything, or a summary by the model's own calibration."""
+    if not job.summary and job.top is None:
+        return Storyteller(captioner)
+    if job.segments is not None:
+        raise InputError(
+            "--segments says what to caption, so there is nothing to choose; leave out --summary and --top"
+        )
+    if job.top is not None and job.top < 1:
+        raise InputError(f"--top must be at least 1, got {job.top}")
+    calibration = None if loaded.calibration is None else Calibration.of_table(loaded.calibration)
+    if calibration is None:
+        report(f"{job.model} has no calibration.toml, so scores stand for confidence; `densevid calibrate` fits one")
+    rules = SummaryRules.of(captioner.config.inference, captioner.config.model.window, job.top)
+    return Storyteller(captioner, summary=rules, calibration=calibration)
 
 
 def read_segments(path: Path, report: Report) -> Segments:

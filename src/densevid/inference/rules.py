@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from densevid.config import Config
 from densevid.data.vocabulary import Vocabulary
-from densevid.inference.decoding import State, greedy_released, plain_greedy, sentences
-from densevid.inference.selection import Selection, released_end, select, select_released
-from densevid.model.masked_transformer import MaskedTransformer
+from densevid.inference.decoding import Sentences, Speaker, State, greedy_released, plain_greedy, sentences
+from densevid.inference.selection import Lengths, Selection, released_end, select, select_released
 from densevid.model.proposal_decoder import Proposals
 
 
@@ -26,17 +26,25 @@ class PaperRules:
         return steps
 
     def end(self, steps: int, seconds_per_step: float) -> float:
-        """Where windows must end, in steps."""
+        """Where intervals must end, in steps."""
         return steps
 
-    def select(self, proposals: Proposals, steps: int, seconds_per_step: float) -> Selection:
-        """The proposals of the only video of a batch that are captioned."""
-        return select(proposals, 0, steps, self.config.inference)
+    @property
+    def mask_floor(self) -> float:
+        """The largest event mask that is taken for none."""
+        return self.config.inference.mask_floor
 
-    def sentences(self, model: MaskedTransformer, state: State, events: int, vocabulary: Vocabulary) -> list[str]:
+    def select(self, proposals: Proposals, lengths: Lengths) -> Selection:
+        """The proposals of every video that are captioned."""
+        return select(proposals, lengths, self.config.inference)
+
+    def say(self, speaker: Speaker, state: State, events: int) -> Sentences:
         """What is said about each event: greedily, or by beam search where the settings ask for more."""
-        words_PL = sentences(model, state, events, self.config.inference)
-        return [vocabulary.decode(words) for words in words_PL.tolist()]
+        return sentences(speaker, state, events, self.config.inference)
+
+    def text(self, vocabulary: Vocabulary, words: Iterable[int]) -> str:
+        """The sentence of some words."""
+        return vocabulary.decode(words)
 
 
 @dataclass(frozen=True)
@@ -48,19 +56,29 @@ class ReleasedRules(PaperRules):
         return steps if self.config.model.mask == "discrete" else self.config.model.window
 
     def end(self, steps: int, seconds_per_step: float) -> float:
-        """The release's mixed units, as far as steps were read."""
-        return min(released_end(steps, seconds_per_step), self.steps_read(steps))
+        """The release's mixed units."""
+        return released_end(steps, seconds_per_step)
 
-    def select(self, proposals: Proposals, steps: int, seconds_per_step: float) -> Selection:
+    @property
+    def mask_floor(self) -> float:
+        """The release's mask is a raw logit, which says nothing when it is small: only zeros are none."""
+        return 0.0
+
+    def select(self, proposals: Proposals, lengths: Lengths) -> Selection:
         """The release's selection."""
-        return select_released(proposals, 0, steps, self.config.inference, seconds_per_step)
+        return select_released(proposals, lengths, self.config.inference)
 
-    def sentences(self, model: MaskedTransformer, state: State, events: int, vocabulary: Vocabulary) -> list[str]:
-        """Always `max_words` words, tidied as text; a beam, which the release has not, is the paper's."""
+    def say(self, speaker: Speaker, state: State, events: int) -> Sentences:
+        """Always `max_words` words; a beam, which the release has not, is the paper's."""
         if not plain_greedy(self.config.inference):
-            return super().sentences(model, state, events, vocabulary)
-        words_PL = greedy_released(model, state, events, self.config.inference.max_words)
-        return [vocabulary.decode_released(words) for words in words_PL.tolist()]
+            return super().say(speaker, state, events)
+        return greedy_released(speaker, state, events, self.config.inference.max_words)
+
+    def text(self, vocabulary: Vocabulary, words: Iterable[int]) -> str:
+        """All words, tidied as text."""
+        if not plain_greedy(self.config.inference):
+            return super().text(vocabulary, words)
+        return vocabulary.decode_released(words)
 
 
 def rules_of(config: Config) -> PaperRules:

@@ -83,6 +83,11 @@ class MaskedTransformer(nn.Module):
                 model.layers, model.width, model.hidden, model.heads, vocabulary_size, model.dropout, released=released
             )
 
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.caption_decoder.words.weight.device
+
     @staticmethod
     def anchor_grid(model: ModelConfig) -> AnchorGrid:
         """The anchors of a configuration; ProcNets slides every kernel by one."""

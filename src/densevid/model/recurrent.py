@@ -65,10 +65,12 @@ class TemporalAttention(nn.Module):
         self.key = nn.Linear(width, width, bias=False)
         self.energy = nn.Linear(width, 1, bias=False)
 
-    def forward(self, hidden_PD: Tensor, keys_PTD: Tensor, memory_PTD: Tensor, valid_PT: Tensor) -> Tensor:
-        """The context: a weighted mean of the memory."""
+    def forward(self, hidden_PD: Tensor, keys_PTD: Tensor, memory_PTD: Tensor, memory: Memory) -> Tensor:
+        """The context: a weighted mean of one layer of the memory."""
         logits_PT = self.energy((self.query(hidden_PD)[:, None] + keys_PTD).tanh()).squeeze(-1)
-        weights_PT = logits_PT.masked_fill(~valid_PT, float("-inf")).softmax(dim=-1)
+        if memory.log_count_BT is not None:
+            logits_PT = logits_PT + memory.log_count_BT
+        weights_PT = logits_PT.masked_fill(~memory.valid_BT, float("-inf")).softmax(dim=-1).to(memory_PTD.dtype)
         return torch.einsum("pt,ptd->pd", weights_PT, memory_PTD)
 
 
@@ -102,7 +104,7 @@ class LSTMDecoder(nn.Module):
     def _step(self, input_PD: Tensor, state: RecurrentState) -> Tensor:
         for index, (attention, cell) in enumerate(zip(self.attention, self.cells, strict=True)):
             layer_memory = state.memory.layers[index]
-            context_PD = attention(state.hidden[index], state.keys[index], layer_memory, state.memory.valid_BT)
+            context_PD = attention(state.hidden[index], state.keys[index], layer_memory, state.memory)
             joined = torch.cat((input_PD, context_PD), dim=-1)
             state.hidden[index], state.cell[index] = cell(joined, (state.hidden[index], state.cell[index]))
             input_PD = self.dropout(state.hidden[index])

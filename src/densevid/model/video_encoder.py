@@ -14,13 +14,15 @@ from densevid.model.layers import FeedForward, MultiHeadAttention, ResidualNorm,
 class Memory:
     """What the encoder hands to a decoder: F^1 ... F^L, which steps are part of the video, and the mask it was under.
 
-    `padded = False` promises that all steps are, which attention rewards with its fastest kernels.
+    `padded = False` promises that all steps are, which attention rewards with its fastest kernels. In a packed memory
+    (`inference/packed_events.py`) a row may stand for several steps of zeros: `log_count_BT` is the log of how many.
     """
 
     layers: tuple[Tensor, ...]
     valid_BT: Tensor
     padded: bool = True
     event_mask_BT: Tensor | None = None
+    log_count_BT: Tensor | None = None
 
     @property
     def last_BTD(self) -> Tensor:
@@ -34,12 +36,18 @@ class Memory:
 
     def select(self, index_P: Tensor) -> Memory:
         """The memory of the videos in `index_P`, one row per proposal."""
-        mask = None if self.event_mask_BT is None else self.event_mask_BT[index_P]
-        return Memory(tuple(layer[index_P] for layer in self.layers), self.valid_BT[index_P], self.padded, mask)
+        layers = tuple(layer[index_P] for layer in self.layers)
+        mask, log_count = (None if rows is None else rows[index_P] for rows in (self.event_mask_BT, self.log_count_BT))
+        return Memory(layers, self.valid_BT[index_P], self.padded, mask, log_count)
 
     @property
     def attended(self) -> Tensor | None:
-        """Which steps attention may look at, B x 1 x 1 x T; None where it may look at all."""
+        """Which steps attention may look at, B x 1 x 1 x T, or what it adds to their logits; None for all, as is.
+
+        c equal keys take c times the weight of one, exp(logit + log c).
+        """
+        if self.log_count_BT is not None:
+            return self.log_count_BT[:, None, None, :]
         return self.valid_BT[:, None, None, :] if self.padded else None
 
 
@@ -81,8 +89,7 @@ class SelfAttentionEncoder(nn.Module):
     ) -> Memory:
         """Encode the whole video, or only what an event mask lets through."""
         memory = Memory((), valid_BT, padded)
-        positions_T = torch.arange(embedded_BTD.shape[1], device=embedded_BTD.device)
-        steps_BTD = embedded_BTD + sinusoids(positions_T, embedded_BTD.shape[2]).to(embedded_BTD.dtype)
+        steps_BTD = self.place(embedded_BTD)
         kept_BT = event_mask_BT if not padded else valid_BT if event_mask_BT is None else valid_BT * event_mask_BT
         steps_BTD = _keep(steps_BTD, kept_BT)
         outputs = []
@@ -90,6 +97,11 @@ class SelfAttentionEncoder(nn.Module):
             steps_BTD = _keep(layer(steps_BTD, memory.attended), kept_BT)
             outputs.append(steps_BTD)
         return replace(memory, layers=tuple(outputs), event_mask_BT=event_mask_BT)
+
+    def place(self, embedded_BTD: Tensor) -> Tensor:
+        """Every step with its position added."""
+        positions_T = torch.arange(embedded_BTD.shape[1], device=embedded_BTD.device)
+        return embedded_BTD + sinusoids(positions_T, embedded_BTD.shape[2]).to(embedded_BTD.dtype)
 
 
 def _keep(steps_BTD: Tensor, kept_BT: Tensor | None) -> Tensor:

@@ -183,7 +183,7 @@ class RecordedLoop(Loop):
         source = self.loader.dataset.source
         reduction = getattr(source, "reduction", None)  # of a store; other sources are not reduced
         words = self.around.data.vocabulary
-        return LoadedModel(self.learner.model, self.learner.config, words, source.recipe, reduction)
+        return LoadedModel(self.learner.model, self.learner.config, words, source.recipe, reduction=reduction)
 
     def _averaged(self) -> AbstractContextManager[None]:
         """The model with the averaged weights, if there are any."""

@@ -96,7 +96,7 @@ def reward_loss(model: MaskedTransformer, memory: Memory, batch: Batch, present_
     try:
         with torch.no_grad():
             sampled_PL = sample_words(model, decoder.begin(memory), len(batch), reward.max_words)
-            best_PL = greedy(model, decoder.begin(memory), len(batch), reward.max_words)
+            best_PL = greedy(model, decoder.begin(memory), len(batch), reward.max_words).words_PL
         better_P = reward(sampled_PL, batch.sample_P) - reward(best_PL, batch.sample_P)
         log_chance_PL = log_chances(model, decoder.begin(memory), sampled_PL)
     finally:

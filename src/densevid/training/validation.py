@@ -74,7 +74,7 @@ def caption_true_segments(loaded: LoadedModel, loader: Loader) -> dict[int, str]
     for batch in loader.batches(0):
         with autocast(config, batch.valid_BT.device):
             state = model.caption_decoder.begin(segment_memory(model, batch))
-            words_PL = decode_sentences(model, state, len(batch), config.inference)
+            words_PL = decode_sentences(model, state, len(batch), config.inference).words_PL
         sentences |= dict(zip(batch.sample_P.tolist(), map(decode, words_PL.tolist()), strict=True))
     return {number: text for part in gather(sentences) for number, text in part.items()}
 
@@ -84,9 +84,9 @@ def predict_events(loaded: LoadedModel, loader: Loader, ranks: Ranks) -> Events:
     """Events of the held-out videos (of the first `evaluate_videos` of them, if that is set)."""
     config, dataset = loaded.config, loader.dataset
     videos = dataset.videos[: config.training.evaluate_videos or None]
-    captioner = Captioner(loaded, device=loader.device)
-    with autocast(config, loader.device):
-        mine = {video: captioner.caption(dataset.source.track(video)) for video in videos[ranks.rank :: ranks.count]}
+    captioner = Captioner(loaded, device=loader.device, precision=config.training.precision)
+    own = videos[ranks.rank :: ranks.count]
+    mine = dict(zip(own, captioner.caption_many(map(dataset.source.track, own)), strict=True))
     together = {video: events for part in gather(mine) for video, events in part.items()}
     return {video: together[video] for video in videos}
 

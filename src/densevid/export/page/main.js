@@ -12,10 +12,19 @@ function eventAt(seconds) {
   return here.sort(rank)[0] ?? null;
 }
 
-function choose(event) {
+function goTo(seconds) {
+  player.seek(seconds);
+  keepInView(player.time);
+}
+
+function goToEvent(event) {
   chosen = event;
   if (loopedEvent) loopedEvent = event;
-  player.seek(event.start);
+  goTo(event.start);
+}
+
+function choose(event) {
+  goToEvent(event);
   player.play();
 }
 
@@ -29,9 +38,7 @@ function move(by) {
   const target = by === 0 ? 0 : from >= 0 ? from + by : nearby;
   const event = shown[Math.min(Math.max(target, 0), shown.length - 1)];
   const inList = list.contains(document.activeElement);
-  chosen = event;
-  if (loopedEvent) loopedEvent = event;
-  player.seek(event.start);
+  goToEvent(event);
   if (inList || by === 0) event.button.focus({ preventScroll: true });
   scrollToItem(event);
 }
@@ -79,7 +86,7 @@ const copyCurrent = () => copyLink(current);
 
 function goToAddress() {
   const seconds = momentOfAddress();
-  if (seconds !== null) player.seek(seconds);
+  if (seconds !== null) goTo(seconds);
 }
 
 function start() {

@@ -94,6 +94,11 @@ function startPlayer() {
     changed();
   });
   video.addEventListener("play", follow);
+  video.addEventListener("ended", () => {
+    if (!loopedEvent) return; // an event may end where the video does
+    player.seek(loopedEvent.start);
+    player.play();
+  });
   for (const name of ["pause", "seeking", "seeked", "timeupdate"]) video.addEventListener(name, changed);
   const block = find("#embedded-video");
   if (block) video.src = embeddedVideo(block);

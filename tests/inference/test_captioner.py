@@ -1,0 +1,134 @@
+"""Laws of captioning: neither company nor order nor limits change a result, and the plain way says the same."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from densevid.bench.plain_captioner import PlainCaptioner
+from densevid.data.vocabulary import INIT
+from densevid.errors import InputError
+from densevid.events import Event
+from densevid.inference.captioner import Captioner
+from densevid.inference.event_speaker import SpeakerLimits
+from densevid.inference.selection import best
+from densevid.tracks import FeatureTrack
+from random_models import random_model, random_track
+
+VARIANTS: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({}, {}),
+    ({"mask": "discrete"}, {}),
+    ({"mask": "learned"}, {"mask_floor": 0.3}),
+    ({"compat": "released"}, {"min_before_suppression": 20}),
+    ({"compat": "released", "mask": "discrete"}, {"min_before_suppression": 20}),
+    ({"encoder": "bi-lstm", "decoder": "lstm"}, {}),
+    ({"decoder": "lstm", "mask": "discrete"}, {"beam": 3}),
+    ({}, {"beam": 3, "no_repeat": 1, "length_penalty": 0.5}),
+]
+
+
+def same(ours: list[Event], theirs: list[Event]) -> None:
+    """To 1e-5, sentences to the letter."""
+    assert [event.sentence for event in ours] == [event.sentence for event in theirs]
+    numbers = [[(event.start, event.end, event.score) for event in events] for events in (ours, theirs)]
+    np.testing.assert_allclose(*map(np.array, numbers), atol=1e-5, rtol=1e-5)
+
+
+@pytest.fixture(scope="module", params=VARIANTS, ids=str)
+def captioner(request: pytest.FixtureRequest) -> Captioner:
+    return Captioner(random_model(*request.param))
+
+
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(lengths=st.lists(st.integers(1, 60), min_size=1, max_size=6), seed=st.integers(0, 99))
+def test_one_by_one_equals_batched(captioner: Captioner, lengths: list[int], seed: int) -> None:
+    tracks = [random_track(steps, seed + number) for number, steps in enumerate(lengths)]
+    together = list(captioner.caption_many(tracks))
+    assert len(together) == len(tracks)
+    for track, events in zip(tracks, together, strict=True):
+        same(captioner.caption(track), events)
+
+
+def test_limits_of_memory_change_nothing(captioner: Captioner) -> None:
+    tracks = [random_track(steps, steps) for steps in (40, 13, 29, 40, 2)]
+    loaded = replace(random_model(), model=captioner.model, config=captioner.config)
+    for limits in (SpeakerLimits(1, 1, 0), SpeakerLimits(64, 200, 500)):
+        narrow = Captioner(loaded, steps_at_once=30, limits=limits)
+        for ours, theirs in zip(narrow.caption_many(tracks), captioner.caption_many(tracks), strict=True):
+            same(ours, theirs)
+
+
+def test_given_segments_together_and_alone(captioner: Captioner) -> None:
+    told = [
+        (random_track(40, 1), [(0.0, 20.0), (3.2, 4.1)]),
+        (random_track(7, 2), []),
+        (random_track(21, 3), [(10.0, 99.0)]),
+    ]
+    together = list(captioner.caption_segments_many(told))
+    assert [[(event.start, event.end) for event in events] for events in together] == [spans for _, spans in told]
+    for (track, spans), events in zip(told, together, strict=True):
+        same(captioner.caption_segments(track, spans), events)
+
+
+@pytest.mark.parametrize("mask", ["gated", "learned", "discrete"])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_plain_way_says_the_same(mask: str, seed: int) -> None:
+    loaded = random_model({"mask": mask}, seed=seed)
+    tracks = [random_track(steps, seed) for steps in (8, 33, 40)]
+    plain = PlainCaptioner(loaded)
+    for track, ours in zip(tracks, Captioner(loaded).captioned(tracks), strict=True):
+        theirs = plain.caption(track)
+        assert ours.sentences == theirs.sentences
+        np.testing.assert_allclose(ours.reported_P2, theirs.intervals, atol=1e-4)
+        np.testing.assert_allclose(ours.score_P, theirs.scores, atol=1e-5)
+    assert len(set(ours.sentences)) > 1
+
+
+def test_only_the_chosen_are_captioned(captioner: Captioner) -> None:
+    tracks = [random_track(steps, steps) for steps in (40, 1, 25)]
+    few = list(captioner.caption_many(tracks, choose=lambda selection: best(selection, 2)))
+    for ours, theirs in zip(few, captioner.caption_many(tracks), strict=True):
+        same(ours, theirs[:2])
+
+
+@torch.inference_mode()
+def test_a_sentence_knows_how_likely_it_is() -> None:
+    captioner = Captioner(random_model({"mask": "discrete"}))
+    track = random_track(40)
+    (found,) = captioner.captioned([track])
+    model, vocabulary = captioner.model, captioner.vocabulary
+    for span, sentence, log_probability in zip(
+        found.reported_P2, found.sentences, found.log_probability_P, strict=True
+    ):
+        words = torch.tensor([vocabulary.encode(sentence, 99)[1:]])[:, :8]
+        mask = model.segment_mask(torch.tensor(span)[None].float(), 40, torch.tensor([40.0]))
+        video = model.encode(torch.from_numpy(track.values)[None], torch.ones(1, 40, dtype=torch.bool))
+        before = torch.cat((torch.tensor([[INIT]]), words[:, :-1]), dim=1)
+        logits = model.next_words(before, model.begin_caption(video, mask))
+        logits[..., : INIT + 1] = -torch.inf
+        chances = logits.log_softmax(-1).gather(-1, words[..., None])
+        assert log_probability == pytest.approx(float(chances.mean()), abs=1e-4)
+
+
+def test_numbers_that_are_none_are_refused() -> None:
+    captioner, track = Captioner(random_model()), random_track(5)
+    values = track.values.copy()
+    values[2, 1], values[3, 1] = np.inf, -np.inf
+    with pytest.raises(InputError, match="NaN, infinity"):
+        captioner.caption(FeatureTrack(values, track.clock, track.streams))
+
+
+def test_bfloat16_is_near() -> None:
+    loaded = random_model({"mask": "discrete"})
+    exact, coarse = Captioner(loaded), Captioner(loaded, precision="bfloat16")
+    tracks = [random_track(steps, steps) for steps in (40, 31)]
+    pairs = list(zip(exact.captioned(tracks), coarse.captioned(tracks), strict=True))
+    for ours, theirs in pairs:
+        assert ours.anchor_P.tolist() == theirs.anchor_P.tolist()
+        np.testing.assert_allclose(ours.log_probability_P, theirs.log_probability_P, atol=0.3)

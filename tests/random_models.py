@@ -1,0 +1,47 @@
+"""Small models with random weights that say varied things, and tracks of any length for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from densevid.checkpoint import LoadedModel
+from densevid.config import Config
+from densevid.data.vocabulary import SPECIAL_TOKENS, Vocabulary
+from densevid.model.masked_transformer import MaskedTransformer
+from densevid.tracks import Clock, FeatureTrack
+
+WIDTH = 10
+WORDS = ("a", "dog", "runs", "two", "people", "dance", "in", "the", "garden", "slowly")
+
+
+def random_model(
+    model: dict[str, Any] | None = None, inference: dict[str, Any] | None = None, seed: int = 0
+) -> LoadedModel:
+    """Weights large enough that masks, scores and words differ from event to event."""
+    torch.manual_seed(seed)
+    values: dict[str, Any] = {"width": 32, "hidden": 32, "heads": 4, "window": 40, "kernels": [2, 5, 9, 16, 30]}
+    config = Config().with_values(
+        {
+            "model": values | {"stride_factor": 5} | (model or {}),
+            "features": {"streams": ["one"], "widths": [WIDTH]},
+            "inference": {"min_proposals": 6, "max_words": 8, "suppression_iou": 0.7} | (inference or {}),
+        }
+    )
+    vocabulary = Vocabulary((*SPECIAL_TOKENS, *WORDS))
+    network = MaskedTransformer(config, len(vocabulary)).eval()
+    with torch.no_grad():
+        for name, parameter in network.named_parameters():
+            if parameter.dim() > 1:
+                parameter.mul_(3.0 if "masking" in name or "cross_attention" in name else 1.5)
+        network.caption_decoder.words.weight.normal_(std=0.05)  # so that a word does not call for itself
+        network.caption_decoder.words.bias.zero_()
+    return LoadedModel(network, config, vocabulary, None)
+
+
+def random_track(steps: int, seed: int = 0, seconds_per_step: float = 0.5) -> FeatureTrack:
+    """Features that change slowly, so that steps differ."""
+    values = np.random.default_rng((seed, steps)).normal(size=(steps, WIDTH)).cumsum(axis=0)
+    return FeatureTrack(values.astype(np.float32), Clock.uniform(seconds_per_step), (("one", WIDTH),))
