@@ -78,6 +78,7 @@ function askTwice(button, entry, onRemove) {
     if (entry.state !== "done" || button.classList.contains("sure")) return onRemove(entry);
     button.classList.add("sure");
     button.textContent = "Really delete?";
+    button.setAttribute("aria-label", `Really delete ${entry.name}?`);
   });
   button.addEventListener("blur", calm);
   button.addEventListener("mouseleave", calm);
@@ -101,7 +102,6 @@ export function showEvents(entry, events) {
     bar.style.setProperty("--h", HUES[index % HUES.length]);
     return bar;
   }));
-  small.hidden = events.length === 0;
   entry.found = events.length ? `${events.length} event${events.length === 1 ? "" : "s"}` : "Nothing is happening in it that the model is sure of";
   showCard(entry);
 }
@@ -114,6 +114,7 @@ export function showCard(entry) {
   card.querySelector(".card-status").textContent = status(entry);
   const stages = card.querySelector(".stages");
   stages.hidden = entry.state === "failed" || entry.state === "done";
+  card.querySelector(".small-timeline").hidden = entry.state !== "done"; // there before its events: nothing jumps
   stages.setAttribute("aria-valuenow", percent(entry));
   stages.setAttribute("aria-valuetext", status(entry));
   const done = parts(entry);
