@@ -94,7 +94,8 @@ def measure(loaded: LoadedModel, tracks: Sequence[FeatureTrack], run: Run) -> li
     plain.caption(tracks[-1]) if run.device.type == "cuda" else None
     seconds, told = timed(lambda: [plain.caption(track) for track in held], run.device)
     figures = [_figure("plain dense float32, single", loaded.config, seconds, held, told)]
-    print(row(figures[0]), flush=True)
+    lengths = [end - start for video in told for start, end in video.intervals]
+    print(f"{row(figures[0])}  ({np.mean(lengths):.0f} steps an event on average)", flush=True)
     precisions: tuple[Precision, ...] = ("float32", "bfloat16") if run.device.type == "cuda" else ("float32",)
     for precision in precisions:
         extras: dict[str, Any] = {"passes": run.passes, "attention": run.attention, "captured": run.captured}
