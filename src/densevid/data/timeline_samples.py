@@ -28,6 +28,7 @@ CHOICE, CLIP_CHOICE = 7, 8  # set the draws of events with their sentences, and 
 SEGMENTS_APART = 64  # more than any video gives: keeps the numbers of segments of different videos apart
 SORTED_TOGETHER = 4  # batches; those of similar length are padded less
 STEPS_APART, CLIP_STEPS_APART = 96, 32  # lengths of batches: few of them, since kernels are compiled for each
+LONGEST_CLIP = 64  # steps; of a longer one a part is shown
 Indices = tuple[list[int], list[int]]  # of videos and of clips
 
 
@@ -87,7 +88,7 @@ class TimelineSamples(Dataset[Sample]):
         rng = np.random.default_rng((self.generator.seed, CLIP_CHOICE, index))
         clips = self.generator.pool.events.clips
         clip = clips[int(rng.integers(len(clips)))]
-        rows = min(self.window, clip.rows - int(clip.rows * (1 - SHORTEST_CROP) * rng.random()))
+        rows = min(LONGEST_CLIP, clip.rows - int(clip.rows * (1 - SHORTEST_CROP) * rng.random()))
         first = clip.first_row + int(rng.integers(clip.rows - rows + 1))
         assert self.generator.collection.features is not None
         features_TF = self.generator.collection.features[first : first + rows]

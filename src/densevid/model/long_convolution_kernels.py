@@ -9,8 +9,11 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+SIZES = ["B", "T", "A", "A0", "A1", "A2", "A3", "K", "K0", "K1", "K2", "K3", "N", "PER_SPLIT", "tiles"]
+kernel_for_any_size = triton.jit(do_not_specialize=SIZES)  # or each length and kernel size is compiled for itself
 
-@triton.jit
+
+@kernel_for_any_size
 def convolve(memory, kernel, bias, out, T, A, D, K, S, BLOCK_A: tl.constexpr, BLOCK_C: tl.constexpr):
     """Depthwise convolution of one head: a tile of anchors and channels a program."""
     channel = tl.program_id(0) * BLOCK_C + tl.arange(0, BLOCK_C)
@@ -39,7 +42,7 @@ def _pulled(total, gradient, kernel, video, residue, quotient, channel, A, D, K,
     return total
 
 
-@triton.jit
+@kernel_for_any_size
 def convolve_back_memory(
     out, g0, g1, g2, g3, k0, k1, k2, k3, T, D, A0, A1, A2, A3, K0, K1, K2, K3, S, tiles,
     FIRST: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_C: tl.constexpr,
@@ -62,7 +65,7 @@ def convolve_back_memory(
     tl.store(target, total, mask=inside)
 
 
-@triton.jit
+@kernel_for_any_size
 def convolve_back_kernel(
     memory, gradient, out, B, T, A, D, K, S, PER_SPLIT,
     BLOCK_K: tl.constexpr, BLOCK_C: tl.constexpr, AT_ONCE: tl.constexpr,
@@ -89,7 +92,7 @@ def convolve_back_kernel(
     tl.store(out + split * K * D + offset[:, None] * D + channel[None, :], total, mask=inside)
 
 
-@triton.jit
+@kernel_for_any_size
 def scaled(rows, scale, shift, out, N, D, BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr):
     """rows scale + shift."""
     channel = tl.program_id(0) * BLOCK_C + tl.arange(0, BLOCK_C)
@@ -114,7 +117,7 @@ def _norm_constants(mean, inverse, gain, shift, channel, D):
     return m, i, g, s
 
 
-@triton.jit
+@kernel_for_any_size
 def moments(rows, out, N, D, PER_SPLIT, BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr):
     """Sums of the columns and of their squares, about the first row, over one split of the rows."""
     channel = tl.program_id(0) * BLOCK_C + tl.arange(0, BLOCK_C)
@@ -136,7 +139,7 @@ def moments(rows, out, N, D, PER_SPLIT, BLOCK_R: tl.constexpr, BLOCK_C: tl.const
     tl.store(out + (split * 2 + 1) * D + channel, tl.sum(second, axis=0), mask=there)
 
 
-@triton.jit
+@kernel_for_any_size
 def rectified_sums(
     rows, mean, inverse, gain, shift, out, N, D, PER_SPLIT, BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr
 ):
@@ -164,7 +167,7 @@ def rectified_sums(
     tl.store(out + (split * 3 + 2) * D + channel, tl.sum(second, axis=0), mask=there)
 
 
-@triton.jit
+@kernel_for_any_size
 def output(
     rows, mean, inverse, gain, shift, weight, bias, out, N, D, R,
     BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr, PADDED: tl.constexpr, PRECISION: tl.constexpr,
@@ -188,7 +191,7 @@ def output(
     tl.store(target, total, mask=(row < N)[:, None] & (column < R)[None, :])
 
 
-@triton.jit
+@kernel_for_any_size
 def output_sums(
     rows, mean, inverse, gain, shift, gradient, out, N, D, R, PER_SPLIT,
     BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr, PADDED: tl.constexpr, PRECISION: tl.constexpr,
@@ -222,7 +225,7 @@ def output_sums(
     tl.store(target + R * D, tilted, mask=inside)
 
 
-@triton.jit
+@kernel_for_any_size
 def output_back(
     rows, mean, inverse, gain, shift, gradient, weight, constants, out, N, D, R,
     BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr, PADDED: tl.constexpr, PRECISION: tl.constexpr,

@@ -40,8 +40,8 @@ def total_loss(
     """The weighted sum to minimise, and its parts."""
     losses = batch_losses(model, batch, config, epoch, reward)
     if batch.clips is not None and config.training.task == "dense":
-        clips = caption_losses(model, batch.clips, config, epoch)
-        losses = replace(losses, words=(losses.words + clips.words) / 2)
+        words = clip_loss(model, batch.clips, config, epoch)
+        losses = replace(losses, words=(losses.words + words) / 2)
     return losses.total(config.training), losses
 
 
@@ -113,6 +113,14 @@ def caption_losses(
         words = _word_loss(model, logits_PLV, batch, everyone_P, config)
     nothing = words.new_zeros(())
     return Losses(nothing, nothing, nothing, words)
+
+
+def clip_loss(model: MaskedTransformer, clips: Batch, config: Config, epoch: int) -> Tensor:
+    """Words of whole clips: the mask of a whole clip is one everywhere, so it is encoded once for all its sentences."""
+    memory = model.encode(clips.features_BTF.float(), model.seen(clips.valid_BT), padded=clips.padded).memory
+    told = memory if clips.video_P is None else memory.select(clips.video_P)
+    logits_PLV = _sampled_logits(model, told, clips.words_PL[:, :-1], config, epoch)
+    return _word_loss(model, logits_PLV, clips, clips.sample_P >= 0, config)
 
 
 def segment_memory(model: MaskedTransformer, batch: Batch) -> Memory:

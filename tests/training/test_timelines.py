@@ -1,0 +1,101 @@
+"""Training on timelines composed without end: the command, its resuming, and what clips beside a batch teach."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from clip_collections import write_collection
+from densevid.cli import main
+from densevid.config import Config
+from densevid.data.batches import Batch
+from densevid.data.clip_collection import ClipCollection
+from densevid.data.timeline_samples import TimelineLoader, TimelineSamples
+from densevid.data.timelines import TimelineGenerator
+from densevid.data.vocabulary import Vocabulary
+from densevid.model.masked_transformer import MaskedTransformer
+from densevid.training.step import caption_losses, clip_loss, total_loss
+
+TINY = {
+    "model": {"width": 16, "hidden": 16, "heads": 2, "layers": 1, "window": 240, "kernels": [5, 20]},
+    "features": {"streams": ["clip"], "widths": [16], "min_word_count": 1},
+    "training": {"timelines": 8, "batch_size": 4, "clips_per_batch": 3, "segments_per_video": 2, "epochs": 3},
+}
+
+
+@pytest.fixture(scope="module")
+def clips(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_collection(tmp_path_factory.mktemp("timelines") / "clips")
+
+
+@pytest.fixture(scope="module")
+def settings() -> list[str]:
+    flat = {f"{section}.{key}": value for section, values in TINY.items() for key, value in values.items()}
+    words = [f"{key}={str(value).replace(chr(39), chr(34))}" for key, value in flat.items()]
+    return [part for word in words for part in ("--set", word)]
+
+
+@pytest.fixture(scope="module")
+def batch(clips: Path) -> Batch:
+    config = Config().with_values(TINY)
+    generator = TimelineGenerator(ClipCollection.read(clips), "train")
+    vocabulary = Vocabulary.build(generator.sentences(), 1)
+    return next(TimelineLoader(TimelineSamples(generator, vocabulary, config), 4).batches(0))
+
+
+def model_for(config: Config) -> MaskedTransformer:
+    torch.manual_seed(0)
+    return MaskedTransformer(config, 400).eval()
+
+
+@pytest.mark.parametrize("encoder", ["self-attention", "bi-lstm"])
+def test_a_whole_clip_is_captioned_as_a_given_segment_is(batch: Batch, encoder: str) -> None:
+    config = Config().with_values({**TINY, "model": {**TINY["model"], "encoder": encoder}})
+    model = model_for(config)
+    assert batch.clips is not None and batch.clips.video_P is not None
+    expected = caption_losses(model, batch.clips, config, 0).words
+    torch.testing.assert_close(clip_loss(model, batch.clips, config, 0), expected)
+
+
+def test_clips_share_the_words_loss_and_nothing_else(batch: Batch) -> None:
+    config = Config().with_values(TINY)
+    model = model_for(config)
+    assert batch.clips is not None
+    with_clips, without = (total_loss(model, b, config)[1] for b in (batch, replace(batch, clips=None)))
+    words = (without.words + clip_loss(model, batch.clips, config, 0)) / 2
+    torch.testing.assert_close(with_clips.words, words)
+    torch.testing.assert_close(with_clips.offsets, without.offsets)
+    torch.testing.assert_close(with_clips.score, without.score)
+
+
+def train(clips: Path, out: Path, settings: list[str], *more: str) -> int:
+    data = ["--timelines", str(clips), "--split", "train", "--validation-split", "test", "--device", "cpu"]
+    return main(["train", "modern", *data, *settings, "--out", str(out), *more])
+
+
+def test_a_run_that_stopped_goes_on_as_if_it_had_not(clips: Path, tmp_path: Path, settings: list[str]) -> None:
+    assert train(clips, tmp_path / "whole", settings) == 0
+    assert train(clips, tmp_path / "parts", settings, "--limit-steps", "3") == 0
+    assert train(clips, tmp_path / "parts", settings, "--resume", "--workers", "1") == 0
+    whole, parts = (load_file(tmp_path / run / "model-last" / "weights.safetensors") for run in ("whole", "parts"))
+    assert all(torch.equal(whole[name], parts[name]) for name in whole)
+
+
+def test_data_must_be_given_once(clips: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "modern", "--out", str(tmp_path / "run")]) == 2
+    assert "give either --annotations" in capsys.readouterr().err
+    both = ["--timelines", str(clips), "--annotations", "x.json"]
+    assert main(["train", "modern", *both, "--out", str(tmp_path / "run")]) == 2
+    assert main(["train", "modern", "--annotations", "x.json", "--out", str(tmp_path / "run")]) == 2
+    assert "--annotations needs --features STORE" in capsys.readouterr().err
+
+
+def test_rewards_want_a_fixed_set(
+    clips: Path, tmp_path: Path, settings: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train(clips, tmp_path / "run", [*settings, "--set", "training.reward=cider"]) == 2
+    assert "needs a fixed set" in capsys.readouterr().err
