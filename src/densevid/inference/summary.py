@@ -50,7 +50,7 @@ def choose(intervals_BP2: Tensor, confidence_BP: Tensor, most: int, rules: Summa
     An event is worth confidence^2 - least^2, so that one sure event is worth more than two half-sure ones. Of the
     plain difference, higher powers and a greedy choice by confidence this did best on held-out timelines.
     """
-    return best_chain(intervals_BP2, confidence_BP.square() - rules.least**2, most, rules.overlap)
+    return best_chain(intervals_BP2, confidence_BP.clamp(min=0).square() - rules.least**2, most, rules.overlap)
 
 
 def best_chain(intervals_BP2: Tensor, worth_BP: Tensor, most: int, overlap: float = 0.0) -> Tensor:
