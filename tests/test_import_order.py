@@ -21,14 +21,16 @@ ROWS: list[set[str]] = [
     {"import_released"},
     {"inference", "evaluation"},
     {"training"},
-    {"export", "reproduce", "bench", "app", "demo"},
+    {"export"},
+    {"captioning", "sample_video"},
+    {"reproduce", "bench", "app", "demo"},
     {"commands"},
     {"cli"},
     {"__main__"},
 ]
 RANK = {room: row for row, rooms in enumerate(ROWS) for room in rooms}
 BARE = {"model", "training", "inference"}
-GPU_ONLY = {"long_convolution_kernels.py", "long_convolution_triton.py"}
+GPU_ONLY = {"event_kernels.py", "long_convolution_kernels.py", "long_convolution_triton.py"}
 ALLOWED_OUTSIDE = {"torch", "numpy", "safetensors"}
 
 

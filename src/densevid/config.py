@@ -92,9 +92,9 @@ class TrainingConfig:
     """How a model learns: the paper's recipe, SGD with Nesterov momentum, halved on plateau, norm clipped to 1.
 
     `batch_size` counts the videos that are encoded in a step, over all processes together. `proposal_loss` is the
-    paper's, over `drawn` anchors, or `overlap`: every anchor learns to know its own overlap with an event and to raise
-    it. Where videos are composed of clips without end, an epoch has `timelines` of them, of which a share of
-    `whole_clips` are single clips as they are.
+    paper's, over `drawn` anchors, or `overlap`: every anchor learns to know its own overlap with an event.
+    Where videos are composed of clips without end, an epoch has `timelines` of them, and beside the videos of a batch
+    stand `clips_per_batch` clips as they are, from which captions alone are learnt.
     """
 
     task: Literal["dense", "proposals", "captions"] = "dense"
@@ -132,7 +132,7 @@ class TrainingConfig:
     sampling_end: float = 0.0
     max_words: int = 20
     timelines: int = 4000
-    whole_clips: float = 0.25
+    clips_per_batch: int = 0
     reward: Literal["none", "cider", "meteor"] = "none"
     evaluate_every: int = 0
     evaluate_videos: int = 0
@@ -145,11 +145,11 @@ class TrainingConfig:
         for name in (*positive, "sampling_every", "segments_per_video", "timelines"):
             _require(getattr(self, name) > 0, f"training.{name}", getattr(self, name), "must be positive")
         weights = ("offset_weight", "mask_weight", "score_weight", "word_weight", "weight_decay", "plateau_patience")
-        counts = ("warmup_steps", "evaluate_every", "evaluate_videos", "checkpoint_every", "seed")
+        counts = ("warmup_steps", "clips_per_batch", "evaluate_every", "evaluate_videos", "checkpoint_every", "seed")
         for name in (*weights, *counts):
             _require(getattr(self, name) >= 0, f"training.{name}", getattr(self, name), "must not be negative")
         _require(0 <= self.plateau_factor < 1, "training.plateau_factor", self.plateau_factor, "must be in [0, 1)")
-        fractions = ("momentum", "positive_iou", "negative_iou", "whole_clips")
+        fractions = ("momentum", "positive_iou", "negative_iou")
         for name in (*fractions, "sampling_start", "sampling_step", "sampling_end"):
             _require(0 <= getattr(self, name) <= 1, f"training.{name}", getattr(self, name), "must be in [0, 1]")
         for name in ("ema", "label_smoothing"):

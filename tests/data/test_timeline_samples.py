@@ -50,26 +50,20 @@ def test_samples_depend_on_their_index_alone(collection: ClipCollection) -> None
     assert len(words) > 5
 
 
-def test_a_share_of_them_are_clips_as_they_are(collection: ClipCollection) -> None:
-    names = {clip.name for clip in collection.clips}
-    kinds = {
-        share: [make(collection, whole_clips=share)[i].video in names for i in range(60)] for share in (0.0, 0.5, 1.0)
-    }
-    assert not any(kinds[0.0]) and all(kinds[1.0]) and 15 < sum(kinds[0.5]) < 45
-    clip = make(collection, whole_clips=1.0)[4]
+def test_a_clip_is_one_event_told_in_several_ways(collection: ClipCollection) -> None:
+    samples = make(collection, segments_per_video=3)
+    clip = samples.clip(4)
+    assert clip.video in {clip.name for clip in collection.clips}
     assert clip.events_G2.tolist() == [[0.0, float(clip.steps)]]
-
-
-def test_a_lone_event_is_told_in_several_ways(collection: ClipCollection) -> None:
-    clip = make(collection, whole_clips=1.0, segments_per_video=3)[4]
     assert clip.segment_index_P.tolist() == [0, 0, 0] and len(set(clip.number_P.tolist())) == 3
     assert len({tuple(words) for words in clip.words_PL.tolist()}) > 1
+    assert len({samples.clip(index).video for index in range(20)}) > 5
 
 
 def test_several_events_of_a_video_share_its_features(collection: ClipCollection) -> None:
-    samples = make(collection, segments_per_video=3, whole_clips=0.0)
+    samples = make(collection, segments_per_video=3)
     found = [samples[index] for index in range(12)]
-    assert all(len(s.number_P) == min(3, len(s.events_G2)) == len(s.words_PL) for s in found if len(s.events_G2) > 1)
+    assert all(len(s.number_P) == min(3, len(s.events_G2)) == len(s.words_PL) for s in found)
     assert max(len(s.number_P) for s in found) > 1
     numbers = [number for s in found for number in s.number_P.tolist()]
     assert len(set(numbers)) == len(numbers)
@@ -79,20 +73,23 @@ def all_batches(loader: TimelineLoader, epoch: int, position: int = 0) -> list[B
     return list(loader.batches(epoch, position))
 
 
-def test_an_epoch_has_each_of_its_samples_once_and_the_next_has_others(collection: ClipCollection) -> None:
+def test_every_sample_comes_once_and_none_comes_again(collection: ClipCollection) -> None:
     loader = TimelineLoader(make(collection), 4)
     assert loader.steps(0) == 6
-    numbers = [{int(n) // 64 for batch in all_batches(loader, epoch) for n in batch.sample_P} for epoch in (0, 1)]
-    assert numbers == [set(range(24)), set(range(24, 48))]
+    epochs = [all_batches(loader, epoch) for epoch in (0, 1)]
+    assert [len(batches) for batches in epochs] == [6, 6]
+    numbers = [int(n) // 64 for batches in epochs for batch in batches for n in batch.sample_P]
+    assert sorted(numbers) == list(range(48))
 
 
 @pytest.mark.parametrize("position", [1, 4, 5])
 def test_a_run_goes_on_where_it_stopped(collection: ClipCollection, position: int) -> None:
-    loader = TimelineLoader(make(collection), 4)
-    whole, rest = all_batches(loader, 1), all_batches(loader, 1, position)
+    samples = make(collection, clips_per_batch=2)
+    whole, rest = all_batches(TimelineLoader(samples, 4), 1), all_batches(TimelineLoader(samples, 4), 1, position)
     assert len(rest) == 6 - position
     for first, second in zip(whole[position:], rest, strict=True):
         assert torch.equal(first.features_BTF, second.features_BTF) and torch.equal(first.words_PL, second.words_PL)
+        assert first.clips and second.clips and torch.equal(first.clips.words_PL, second.clips.words_PL)
 
 
 def test_batches_hold_videos_of_like_length_and_are_no_longer_than_they_must_be(collection: ClipCollection) -> None:
@@ -103,11 +100,20 @@ def test_batches_hold_videos_of_like_length_and_are_no_longer_than_they_must_be(
         assert (batch.words_PL[:, 0] != PAD).all()
 
 
+def test_clips_stand_beside_every_batch(collection: ClipCollection) -> None:
+    loader = TimelineLoader(make(collection, clips_per_batch=5), 4)
+    batches = [*all_batches(loader, 0), *all_batches(loader, 1)]
+    assert [len(batch.clips.videos) for batch in batches if batch.clips] == [5] * 12
+    numbers = [int(n) for batch in batches if batch.clips for n in batch.clips.sample_P]
+    assert len(set(numbers)) == len(numbers) == 60
+
+
 def test_ranks_share_every_step(collection: ClipCollection) -> None:
     samples = make(collection)
     shares = [TimelineLoader(samples, 4, Share(rank, 2)) for rank in range(2)]
-    parts = [{int(n) // 64 for batch in all_batches(share, 0) for n in batch.sample_P} for share in shares]
-    assert parts[0] | parts[1] == set(range(24)) and not parts[0] & parts[1]
+    both = [[*all_batches(share, 0), *all_batches(share, 1)] for share in shares]
+    parts = [{int(n) // 64 for batch in batches for n in batch.sample_P} for batches in both]
+    assert parts[0] | parts[1] == set(range(48)) and not parts[0] & parts[1]
     with pytest.raises(InputError, match="too small for 5 processes"):
         TimelineLoader(samples, 4, Share(0, 5))
 

@@ -61,7 +61,7 @@ def packed_memory(model: MaskedTransformer, video: EncodedVideo, mask_PT: torch.
     encode = (
         RecurrentEventEncoder(torch.float32)
         if isinstance(model.encoder, BiLSTMEncoder)
-        else EventEncoder(model, Fused(compiled=False))
+        else EventEncoder(model, Fused())
     )
     shared = encode.share(video)
     groups = pack(mask_PT, VIDEO, STEPS[VIDEO], packing)
@@ -97,7 +97,7 @@ def test_every_word_is_that_of_the_full_computation(model: MaskedTransformer, vi
     parts = [model.next_words(words_PL[group.event_P], state) for group, state in zip(groups, states, strict=True)]
     torch.testing.assert_close(torch.cat(parts), want[event_P], atol=2e-5, rtol=1e-4)
     if isinstance(model.caption_decoder, SelfAttentionDecoder):
-        fast = WordDecoder(model.caption_decoder, 6)
+        fast = WordDecoder(model.caption_decoder, 6, Fused())
         state = fast.begin(memories)
         for place in range(6):
             ours = fast.next_words(words_PL[event_P, place, None], state)[:, 0]

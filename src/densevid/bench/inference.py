@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from densevid.events import write_events
 from densevid.inference.captioned_video import CaptionedVideo
 from densevid.inference.captioner import Captioner, Precision
 from densevid.inference.event_speaker import SpeakerLimits
+from densevid.inference.fused import Passes
 from densevid.inference.predict import PredictionJob, open_job
 from densevid.inference.selection import Choose, Selection, best
 from densevid.tracks import FeatureTrack
@@ -44,7 +45,9 @@ class Run:
     single_videos: int = 5
     top: int = 10
     at_once: int | None = None
-    compiled: bool = False
+    passes: Passes = "triton"
+    attention: bool = False
+    captured: bool = True
     profile: bool = False
 
 
@@ -94,7 +97,8 @@ def measure(loaded: LoadedModel, tracks: Sequence[FeatureTrack], run: Run) -> li
     print(row(figures[0]), flush=True)
     precisions: tuple[Precision, ...] = ("float32", "bfloat16") if run.device.type == "cuda" else ("float32",)
     for precision in precisions:
-        limits = SpeakerLimits.of(run.device, compiled=run.compiled)
+        extras: dict[str, Any] = {"passes": run.passes, "attention": run.attention, "captured": run.captured}
+        limits = replace(SpeakerLimits.of(run.device), **extras)
         captioner = Captioner(loaded, device=run.device, precision=precision, limits=limits)
         for name, choose, at_once in _ways(run, captioner):
             captioner.steps_at_once, together = at_once, at_once > 1

@@ -33,7 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--at-once", type=int, metavar="N", help="videos of full length in a batch (32 on CUDA, else 4)"
     )
-    parser.add_argument("--compile", action="store_true", help="compile the steps between products (CUDA)")
+    parser.add_argument("--passes", choices=("triton", "torch"), default="triton", help="between products, on CUDA")
+    parser.add_argument("--attention", action="store_true", help="read an event's memory by a kernel of our own (CUDA)")
+    parser.add_argument("--no-capture", action="store_true", help="no CUDA graph for the words of a single video")
     parser.add_argument("--threads", type=int, default=None, help="CPU threads")
     parser.add_argument("--profile", action="store_true", help="list what takes the most time")
     parser.add_argument("--quick", action="store_true", help="a tiny network and two short videos: does it run?")
@@ -59,7 +61,14 @@ def run(args: argparse.Namespace) -> int:
     videos = args.store_run or args.videos or (64 if device.type == "cuda" else 2)
     asked = Asked(videos, args.proposals, args.steps, args.words, args.mask, args.floor, args.quick)
     how = Run(
-        device, args.plain_videos, top=args.top, at_once=args.at_once, compiled=args.compile, profile=args.profile
+        device,
+        args.plain_videos,
+        top=args.top,
+        at_once=args.at_once,
+        passes=args.passes,
+        attention=args.attention,
+        captured=not args.no_capture,
+        profile=args.profile,
     )
     if args.store_run:
         print_store_run(asked, how)

@@ -21,9 +21,10 @@ import numpy.typing as npt
 
 from densevid.artifacts import read_json
 from densevid.data.feature_layouts import open_features
-from densevid.data.feature_source import FeatureSource
+from densevid.data.feature_source import FeatureSource, reduction_of
 from densevid.errors import InputError
 from densevid.tracks import FeatureRecipe, FloatArray, Streams
+from densevid.video.reduction import Reduction
 
 DEV_SHARE = 0.1
 SOURCE_KEYS = ("source", "youtube")
@@ -123,6 +124,11 @@ class ClipCollection:
             return self.extracted.recipe
         width, rate = self.streams[0][1], self.seconds_per_row
         return FeatureRecipe({"name": "clip-features", "width": width, "seconds_per_step": rate})
+
+    @property
+    def reduction(self) -> Reduction | None:
+        """What the extracted features were reduced by."""
+        return reduction_of(self.extracted)
 
 
 def _with_extracted(folder: Path, clips: Sequence[Clip], source: FeatureSource) -> ClipCollection:

@@ -23,6 +23,7 @@ from densevid.data.timeline_plan import TimelinePlan
 from densevid.data.timeline_sources import ClipFeatures
 from densevid.data.timelines import FRAME_RATE, TimelineGenerator
 from densevid.errors import InputError
+from densevid.video.reduction import FILE as REDUCTION
 
 Told = tuple[float, list[tuple[tuple[float, float], Sequence[str]]]]  # duration, (span, sentences) of each event
 Done = Callable[[str], None]
@@ -104,9 +105,12 @@ def _store(folder: Path, collection: ClipCollection) -> FeatureStore:
     assert collection.features is not None
     dtype = "float16" if collection.features.dtype == np.float16 else "float32"
     about = provenance(command="timelines", composed=True)
-    return FeatureStore.create(
+    store = FeatureStore.create(
         folder / "features", collection.streams, dtype=dtype, recipe=collection.recipe, provenance=about, resume=True
     )
+    if collection.reduction is not None:
+        collection.reduction.save(store.path / REDUCTION)
+    return store
 
 
 def _begin(folder: Path, collection: ClipCollection, kind: str, settings: Mapping[str, Any]) -> dict[str, Any]:

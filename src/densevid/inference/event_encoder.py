@@ -66,7 +66,9 @@ class EventEncoder:
         context_PSD = attention.output(seen.transpose(1, 2).flatten(-2))
         gamma_PSD = fused.residual_norm(layer.attention_norm.norm, context_PSD, steps_PSD)
         hidden = fused.rectified(layer.feed_forward.expand, gamma_PSD)
-        return fused.masked_norm(layer.feed_forward_norm.norm, layer.feed_forward.contract(hidden), gamma_PSD, mask_PS1)
+        return fused.residual_norm(
+            layer.feed_forward_norm.norm, layer.feed_forward.contract(hidden), gamma_PSD, mask_PS1
+        )
 
 
 class RecurrentEventEncoder:

@@ -13,7 +13,7 @@ from densevid.data.vocabulary import PAD
 from densevid.inference.captured import CapturedSentences
 from densevid.inference.decoding import Sentences, plain_greedy
 from densevid.inference.event_encoder import EventEncoder, RecurrentEventEncoder
-from densevid.inference.fused import Fused
+from densevid.inference.fused import Passes, fused_for
 from densevid.inference.packed_events import PackedEvents, Packing, distinct_windows, pack
 from densevid.inference.rules import PaperRules
 from densevid.inference.word_decoder import WordDecoder
@@ -27,22 +27,23 @@ from densevid.model.video_encoder import Memory
 class SpeakerLimits:
     """What bounds memory, in steps: of events encoded together, and of events spoken of together.
 
-    `allowance` is how many empty steps never matter, `aligned` what packed lengths are a multiple of, and `compiled`
-    compiles the steps between products; `captured` lets a GPU replay the words of few events.
+    `allowance` is how many empty steps never matter, `aligned` what packed lengths are a multiple of. On a GPU
+    `captured` replays the words of few events, `passes` are the steps between products, `attention` one more of them.
     """
 
     encoded: int
     spoken: int
     allowance: int = 0
     aligned: int = 1
-    compiled: bool = False
     captured: bool = True
+    passes: Passes = "triton"
+    attention: bool = False
 
     @classmethod
-    def of(cls, device: torch.device, *, compiled: bool | None = None) -> SpeakerLimits:
+    def of(cls, device: torch.device) -> SpeakerLimits:
         """What suits a device: large batches for a GPU, cache-sized ones for a CPU."""
         if device.type == "cuda":
-            return cls(1 << 17, 1 << 20, 1 << 13, 16, bool(compiled))
+            return cls(1 << 17, 1 << 20, 1 << 13, 16)
         return cls(1 << 12, 1 << 16)
 
 
@@ -53,15 +54,16 @@ class EventSpeaker:
         self.model, self.rules, self.limits = model, rules, limits
         self.dtype = model.caption_decoder.words.weight.dtype
         self.packing = Packing(limits.encoded, limits.allowance, limits.aligned, rules.mask_floor)
+        fused = fused_for(model.device, passes=limits.passes, attention=limits.attention)
         self.encode: EventEncoder | RecurrentEventEncoder
         if isinstance(model.encoder, BiLSTMEncoder):
             self.encode = RecurrentEventEncoder(self.dtype)
         else:
-            self.encode = EventEncoder(model, Fused(compiled=limits.compiled))
+            self.encode = EventEncoder(model, fused)
         inference = rules.config.inference
         self.decoder: WordDecoder | None = None
         if plain_greedy(inference) and isinstance(model.caption_decoder, SelfAttentionDecoder):
-            self.decoder = WordDecoder(model.caption_decoder, inference.max_words)
+            self.decoder = WordDecoder(model.caption_decoder, inference.max_words, fused)
         self.captured: CapturedSentences | None = None
         if limits.captured and self.decoder is not None and model.device.type == "cuda":
             self.captured = CapturedSentences(self.decoder, self._say_all)

@@ -19,11 +19,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from densevid.inference.fused import Fused, wide_product
 from densevid.model.caption_decoder import DecoderLayer, SelfAttentionDecoder
 from densevid.model.layers import MultiHeadAttention, sinusoids
 from densevid.model.video_encoder import Memory
-
-WIDE_RESULTS = torch.__version__ >= (2, 8)  # products of bfloat16 that give float32
 
 
 @dataclass
@@ -66,8 +65,8 @@ class CrossWeights:
 class WordDecoder:
     """A self-attention decoder prepared for sentences of up to `max_words` words."""
 
-    def __init__(self, decoder: SelfAttentionDecoder, max_words: int) -> None:
-        self.decoder, self.max_words = decoder, max_words
+    def __init__(self, decoder: SelfAttentionDecoder, max_words: int, fused: Fused) -> None:
+        self.decoder, self.max_words, self.fused = decoder, max_words, fused
         self.layers: list[DecoderLayer] = list(decoder.layers)  # type: ignore[arg-type]
         self.cross = [CrossWeights.of(layer.cross_attention) for layer in self.layers]
         self.words, weight = decoder.words, decoder.words.weight
@@ -97,7 +96,7 @@ class WordDecoder:
             phi_PD = layer.cross_attention_norm(self._event(index, omega_PD, state), omega_PD)
             output_PD = layer.feed_forward_norm(layer.feed_forward(phi_PD), phi_PD)
         state.position_1 += 1
-        return _product(output_PD, self.words.weight.t()).add_(self.words.bias)[:, None]
+        return wide_product(output_PD, self.words.weight.t()).add_(self.words.bias)[:, None]
 
     def _words_so_far(self, index: int, words_PD: Tensor, state: WordState) -> Tensor:
         """Attention to this word and those before it."""
@@ -120,25 +119,7 @@ class WordDecoder:
         query_HPd = attention.query(words_PD).unflatten(-1, (attention.heads, -1)).transpose(0, 1)
         query_PHD = torch.bmm(query_HPd, cross.keys_HdD).transpose(0, 1)
         queries = query_PHD.split([len(memory.valid_BT) for memory in state.memories])
-        seen = [_seen(query, memory, index) for query, memory in zip(queries, state.memories, strict=True)]
+        seen = [self.fused.attended(query, own, index) for query, own in zip(queries, state.memories, strict=True)]
         seen_PHD = seen[0] if len(seen) == 1 else torch.cat(seen)
         heads_HPd = torch.bmm(seen_PHD.transpose(0, 1), cross.values_HDd)
         return attention.output(heads_HPd.transpose(0, 1).flatten(1))
-
-
-def _seen(query_PHD: Tensor, memory: Memory, index: int) -> Tensor:
-    """The weighted sum of one layer of the memory, for every head."""
-    memory_PSD = memory.layers[index]
-    logits_PHS = _product(query_PHD, memory_PSD.transpose(1, 2))
-    if memory.log_count_BT is not None:
-        logits_PHS = logits_PHS + memory.log_count_BT[:, None]
-    return torch.bmm(logits_PHS.softmax(dim=-1).to(memory_PSD.dtype), memory_PSD)
-
-
-def _product(first: Tensor, second: Tensor) -> Tensor:
-    """A product whose result is float32 whatever its factors: logits want more digits than bfloat16 has."""
-    if first.dtype == torch.float32:
-        return first @ second
-    if first.is_cuda and WIDE_RESULTS:
-        return (torch.mm if first.dim() == 2 else torch.bmm)(first, second, out_dtype=torch.float32)
-    return (first @ second).float()

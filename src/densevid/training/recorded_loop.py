@@ -181,8 +181,9 @@ class RecordedLoop(Loop):
             save_model(path, self._loaded(), provenance(config_hash=self.learner.config.hash, step=self.learner.step))
 
     def _loaded(self) -> LoadedModel:
-        recipe = self.loader.dataset.recipe
-        return LoadedModel(self.learner.model, self.learner.config, self.around.data.vocabulary, recipe)
+        dataset, words = self.loader.dataset, self.around.data.vocabulary
+        reduction = dataset.reduction
+        return LoadedModel(self.learner.model, self.learner.config, words, dataset.recipe, reduction=reduction)
 
     def _averaged(self) -> AbstractContextManager[None]:
         """The model with the averaged weights, if there are any."""

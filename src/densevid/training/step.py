@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from torch import Tensor, nn
 
 from densevid.config import Config
@@ -37,6 +39,9 @@ def total_loss(
 ) -> tuple[Tensor, Losses]:
     """The weighted sum to minimise, and its parts."""
     losses = batch_losses(model, batch, config, epoch, reward)
+    if batch.clips is not None and config.training.task == "dense":
+        clips = caption_losses(model, batch.clips, config, epoch)
+        losses = replace(losses, words=(losses.words + clips.words) / 2)
     return losses.total(config.training), losses
 
 
