@@ -23,7 +23,7 @@ from torch import Tensor
 from densevid.model.video_encoder import Memory
 
 ZERO_SLOTS = 2  # see `_log_counts`
-WORTH_JOINING = 0.05  # empty slots, as a share of the others, that are worth one batch fewer
+WORTH_JOINING = 0.02  # empty slots, as a share of the others, that are worth one batch fewer
 Sizes = npt.NDArray[np.int64]
 
 
