@@ -24,7 +24,7 @@ class SummaryRules:
     """
 
     most: int = 10
-    least_confidence: float = 0.3
+    least_confidence: float = 0.4
     overlap: float = 0.0
     steps_each: int = 480
     top: int | None = None
