@@ -191,7 +191,7 @@ class InferenceConfig:
     no_repeat: int = 0
     mask_floor: float = 0.0
     summary_events: int = 10
-    summary_confidence: float = 0.3
+    summary_confidence: float = 0.4
     summary_overlap: float = 0.2
     read: Literal["auto", "all", "first-window"] = "auto"
 

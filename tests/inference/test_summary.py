@@ -49,7 +49,7 @@ def test_no_other_choice_is_worth_more(seed: int, most: int, overlap: float, lea
     for intervals, confidence, kept in zip(intervals_BP2, confidence_BP, kept_BP, strict=True):
         group = tuple(kept.nonzero()[:, 0].tolist())
         assert len(group) <= most and (confidence[kept] > least).all() and allowed(intervals, group, overlap)
-        worth = confidence - least
+        worth = confidence**2 - least**2
         assert float(worth[kept].sum()) == pytest.approx(best_of_all(intervals, worth, most, overlap))
 
 

@@ -22,7 +22,7 @@ def scenes(seed: int, steps: int) -> np.ndarray:
     """Features that jump from scene to scene, with a little noise."""
     rng = np.random.default_rng(seed)
     scene = np.cumsum(rng.random(steps) < 0.05)
-    return rng.normal(size=(steps, 3))[scene] * 3 + rng.normal(size=(steps, 3)) * 0.1
+    return rng.normal(size=(steps + 1, 3))[scene] * 3 + rng.normal(size=(steps, 3)) * 0.1
 
 
 @given(st.integers(0, 10**6), st.integers(1, 900), st.integers(1, 120))

@@ -101,7 +101,7 @@ def proposal_columns(selection: Selection, steps_B: Tensor) -> dict[str, Tensor]
     Its logit; how long it is, and what share of the steps that are read; and its company: how much of it the other
     proposals confirm, as the logarithm of the sum of their scores x IoU.
     """
-    spans_BK2 = selection.reported_BK2
+    spans_BK2 = selection.reported_BK2.float()
     steps_BK = (spans_BK2[..., 1] - spans_BK2[..., 0]).clamp(min=torch.finfo(torch.float32).eps)
     score_BK = torch.where(selection.kept_BK, selection.score_BK, 0).to(spans_BK2.dtype)
     company_BK = (temporal_iou(spans_BK2, spans_BK2) @ score_BK[..., None])[..., 0]

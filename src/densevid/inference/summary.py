@@ -1,7 +1,7 @@
 """The summary: of a video's scored proposals the few that tell it to a person, chosen before a word is said about any.
 
-Proposals become a story: the chain of events, one after another, whose confidences together exceed the least asked for
-by most. Exact, for many videos at once, in as many whole-tensor rounds as the longest chain has events.
+Proposals become a story: the chain of events, one after another, that is worth most, where the surer an event is the
+more it is worth. Exact, for many videos at once, in as many whole-tensor rounds as the longest chain has events.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class SummaryRules:
     """
 
     most: int = 10
-    least_confidence: float = 0.3
+    least_confidence: float = 0.4
     overlap: float = 0.0
     steps_each: int = 480
     top: int | None = None
@@ -45,8 +45,12 @@ class SummaryRules:
 
 
 def choose(intervals_BP2: Tensor, confidence_BP: Tensor, most: int, rules: SummaryRules) -> Tensor:
-    """Which proposals each summary holds, B x P; what is no proposal has confidence 0 (or less) and is never chosen."""
-    return best_chain(intervals_BP2, confidence_BP - rules.least, most, rules.overlap)
+    """Which proposals each summary holds, B x P; what is no proposal has confidence 0 and is never chosen.
+
+    An event is worth confidence^2 - least^2, so that one sure event is worth more than two half-sure ones. Of the
+    plain difference, higher powers and a greedy choice by confidence this did best on held-out timelines.
+    """
+    return best_chain(intervals_BP2, confidence_BP.clamp(min=0).square() - rules.least**2, most, rules.overlap)
 
 
 def best_chain(intervals_BP2: Tensor, worth_BP: Tensor, most: int, overlap: float = 0.0) -> Tensor:
