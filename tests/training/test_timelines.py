@@ -95,11 +95,13 @@ def test_data_must_be_given_once(clips: Path, tmp_path: Path, capsys: pytest.Cap
     assert "--annotations needs --features STORE" in capsys.readouterr().err
 
 
-def test_rewards_want_a_fixed_set(
+def test_clips_can_be_rewarded(
     clips: Path, tmp_path: Path, settings: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert train(clips, tmp_path / "run", [*settings, "--set", "training.reward=cider"]) == 2
-    assert "needs a fixed set" in capsys.readouterr().err
+    reward = ["--set", "training.reward=cider"]
+    assert train(clips, tmp_path / "run", [*settings, *reward]) == 0
+    assert train(clips, tmp_path / "other", [*settings, *reward, "--set", "training.clips_per_batch=0"]) == 2
+    assert "set training.clips_per_batch" in capsys.readouterr().err
 
 
 def test_what_decides_about_the_best_model_must_be_there(
