@@ -55,8 +55,9 @@ def random_model(asked: Asked) -> LoadedModel:
     )
     model = MaskedTransformer(config, len(vocabulary)).eval()
     with torch.no_grad():
-        for parameter in model.caption_decoder.parameters():
-            parameter.mul_(3.0 if parameter.dim() > 1 else 1.0)  # as drawn, all events would be told alike
+        for part, factor in ((model.caption_decoder, 3.0), (model.masking, 6.0)):  # as drawn, all would be told alike
+            for parameter in part.parameters():
+                parameter.mul_(factor if parameter.dim() > 1 else 1.0)
         model.caption_decoder.words.weight.normal_(std=0.02)  # small, or every word calls for itself again
         model.caption_decoder.words.bias.zero_()
         model.caption_decoder.words.bias[EOS] = -1e4  # words are forced: no sentence ends
