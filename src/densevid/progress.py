@@ -1,9 +1,17 @@
-"""What every long job shares to say how far it is: a bar of rich's where a person watches, and time in words."""
+"""What every long job shares to say how far it is: a bar of rich's where a person watches, stages, time in words."""
 
 from __future__ import annotations
 
 import sys
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Literal
+
+Stage = Literal["files", "decode", "features", "events", "sentences"]
+Watch = Callable[[Stage, float], None]  # told of a stage of a video's way and the share of it that is done, 0 to 1
+
+
+def unwatched(stage: Stage, done: float) -> None:
+    """A watch for when nobody does."""
 
 
 def open_bar(*columns: str, transient: bool = False) -> Any | None:

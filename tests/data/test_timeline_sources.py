@@ -1,16 +1,15 @@
-"""Timelines and clips as feature sources, and as samples without end."""
+"""Timelines and clips as feature sources."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 
 from clip_collections import write_collection
 from densevid.config import Config
 from densevid.data.batches import SegmentDataset
 from densevid.data.clip_collection import ClipCollection
-from densevid.data.timeline_sources import ClipFeatures, ComposedFeatures, TimelineSamples
+from densevid.data.timeline_sources import ClipFeatures, ComposedFeatures
 from densevid.data.timelines import TimelineGenerator
 from densevid.data.vocabulary import Vocabulary
 from densevid.errors import InputError
@@ -58,22 +57,3 @@ def test_clips_are_videos_with_one_event_each(collection: ClipCollection) -> Non
     events = source.annotations().events[clip.name]
     assert [event.sentence for event in events] == list(clip.captions)
     assert {(event.start, event.end) for event in events} == {(0.0, clip.seconds)}
-
-
-def test_samples_without_end_depend_on_their_index_alone(collection: ClipCollection, config: Config) -> None:
-    generator = TimelineGenerator(collection, "train")
-    vocabulary = Vocabulary.build(generator.sentences(), min_count=1)
-    samples = TimelineSamples(generator, vocabulary, config, count=10)
-    again = TimelineSamples(TimelineGenerator(collection, "train"), vocabulary, config, count=99)
-    far = 10**6 + 3
-    assert len(samples) == 10
-    for index in (far, 2):
-        first, second = samples[index], again[index]
-        assert np.array_equal(first.features_TF, second.features_TF) and torch.equal(first.words_PL, second.words_PL)
-        assert first.segment_index_P.tolist() == second.segment_index_P.tolist()
-        assert int(first.segment_index_P) < len(first.events_G2)
-        assert (first.events_G2[:, 0] < first.events_G2[:, 1]).all() and first.events_G2.max() <= len(first.features_TF)
-    batch = samples.collate([samples[index] for index in range(6)])
-    assert batch.features_BTF.shape == (6, 120, 16)
-    words = {tuple(sample.words_PL.flatten().tolist()) for sample in map(samples.__getitem__, range(20))}
-    assert len(words) > 5

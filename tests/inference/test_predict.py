@@ -15,6 +15,7 @@ from densevid.cli import main
 from densevid.config import Config
 from densevid.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from densevid.inference.captioner import Captioner
+from densevid.inference.storyteller import Storyteller
 from densevid.model.masked_transformer import MaskedTransformer
 from densevid.tracks import Clock, FeatureTrack
 
@@ -101,16 +102,16 @@ def test_when_all_are_bad_nothing_is_written(folder: Path, capsys: pytest.Captur
 def test_an_interrupt_keeps_what_is_finished(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    caption_many = Captioner.caption_many
+    tell = Storyteller.tell
 
-    def interrupted(self: Captioner, tracks: Any) -> Any:
+    def interrupted(self: Storyteller, tracks: Any) -> Any:
         (track,) = tracks
         if len(track.values_TF) == 12:
             raise KeyboardInterrupt
-        return caption_many(self, [track])
+        return tell(self, [track])
 
     monkeypatch.setattr(Captioner, "videos_at_once", 1)
-    monkeypatch.setattr(Captioner, "caption_many", interrupted)
+    monkeypatch.setattr(Storyteller, "tell", interrupted)
     assert main(command(folder)) == 130
     assert list(results(folder)) == ["a"] and "interrupted" in capsys.readouterr().err
 
@@ -141,7 +142,8 @@ def test_threads_are_bounded(folder: Path, capsys: pytest.CaptureFixture[str]) -
 
 
 def test_fewer_proposals_than_the_minimum_can_be_asked_for(folder: Path) -> None:
-    assert main(command(folder, "--set", "inference.max_proposals=1")) == 0
+    first_window = ["--set", "inference.read=first-window"]
+    assert main(command(folder, "--set", "inference.max_proposals=1", *first_window)) == 0
     assert {len(rows) for rows in results(folder).values()} == {1}
 
 
@@ -176,3 +178,41 @@ def test_the_model_is_named_by_its_content(folder: Path) -> None:
     assert main(command(folder)) == 0
     assert json.loads((folder / "out.json").read_text())["provenance"]["inputs"] == first
     assert first["weights.safetensors"].startswith("sha256:")
+
+
+def test_of_a_long_video_all_is_told_unless_the_first_window_is_asked_for(folder: Path) -> None:
+    assert main(command(folder)) == 0
+    everything = results(folder)
+    assert main(command(folder, "--set", "inference.read=first-window")) == 0
+    first = results(folder)
+    assert everything["a"] == first["a"] and everything["b"] == first["b"]
+    assert max(row["timestamp"][1] for row in first["c"]) <= 3 < max(row["timestamp"][1] for row in everything["c"])
+
+
+def test_a_summary_says_that_its_confidence_is_not_calibrated(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(command(folder, "--summary", "--set", "inference.summary_confidence=1.0")) == 0
+    assert "no calibration.toml" in capsys.readouterr().err
+    assert set(map(len, results(folder).values())) == {0}, "nothing is surer than sure"
+    assert main(command(folder, "--top", "1")) == 0
+    assert set(map(len, results(folder).values())) == {1}
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"), [(["--top", "0"], "--top"), (["--summary", "--segments", "S"], "--segments")]
+)
+def test_a_summary_that_makes_no_sense_is_one_line(
+    folder: Path, flags: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "segments.json").write_text(json.dumps(FORMS["captions"]))
+    flags = [str(folder / "segments.json") if flag == "S" else flag for flag in flags]
+    assert main(command(folder, *flags)) == 2
+    assert said in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_a_long_video_that_goes_bad_late_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    values = np.random.default_rng(0).normal(size=(40, 10))
+    values[33] = np.nan
+    save_video(folder, "d", values)
+    assert main(command(folder)) == 2
+    assert "1 of 4 videos" in (said := capsys.readouterr().err) and "d: its features hold" in said
+    assert list(results(folder)) == ["a", "b", "c"]

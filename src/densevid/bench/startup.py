@@ -20,6 +20,7 @@ from densevid.artifacts import write_json, write_text
 from densevid.bench.process_memory import run_measured
 from densevid.config import load_config
 from densevid.data.annotations import read_annotations
+from densevid.data.batches import SegmentDataset
 from densevid.data.loading import Loader, Plan
 from densevid.errors import InputError
 from densevid.training.prepare import DataFiles, prepare
@@ -75,6 +76,7 @@ def _command(root: Path, files: dict[str, DataFiles], workers: int) -> list[str]
 def _print_loading(files: DataFiles, workers: int, batches: int = 12) -> None:
     """How many samples a second the loader gives, from files that are in the page cache or are holes."""
     data = prepare(load_config("activitynet"), files, None, None)
+    assert isinstance(data.training, SegmentDataset)
     loaded = Loader(data.training, Plan(32, 0), workers=workers).batches(0)
     next(loaded)
     begun, samples = time.perf_counter(), 0

@@ -59,14 +59,17 @@ def run(args: argparse.Namespace) -> int:
     fit_on = _ids_to_fit_on(args.fit_on)
     extraction = Extraction(args.inputs, args.workers, args.device)
     backbone = find_backbone(args.backbone)
-    if args.reduction:
-        backbone = reduced(backbone, Reduction.load(args.reduction))
+    reduction = Reduction.load(args.reduction) if args.reduction else None
+    if reduction:
+        backbone = reduced(backbone, reduction)
     if args.reduce is not None:
         _check_width(args.reduce, backbone)
     extractor = extraction.extractor(backbone, args.every, args.dtype)
     if fit_on is not None and not args.resume and fit_on.isdisjoint(job.video for job in extraction.jobs):
         raise InputError(f"--fit-on {args.fit_on}: there is no video to fit the reduction on among those named")
     store = extraction.open_store(args.out, extractor, resume=args.resume)
+    if reduction:
+        reduction.save(store.path / FILE)
     _run_and_show(extraction, extractor)
     code = _tell(extraction.report, store)
     if args.reduce is not None and code != 2:

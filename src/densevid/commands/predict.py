@@ -1,5 +1,9 @@
 """Caption every video of a feature folder or store and write ActivityNet's submission form, in selection order.
 
+With --summary only the few events that tell a video to a person, one after another in order of time, each with its
+confidence as its score; where the model is sure of nothing there is no event. --top N: N events, sure or not. A video
+longer than the model's window is read in overlapping windows (--set inference.read=first-window reads no more).
+
 Features may be the release's two files a video, one .npy a video, one HDF5 file, or densevid's own store. A video whose
 features cannot be used is left out and named at the end, with exit code 2; the others are written all the same, and so
 are those that are finished when the command is interrupted.
@@ -7,6 +11,8 @@ are those that are finished when the command is interrupted.
   densevid predict --model models/released --features features/validation --durations anet_duration_frame.csv \\
       --out predictions.json
   densevid predict --model RUN/model --features store --segments val_1.json --out captions.json
+  densevid predict --model RUN/model --features store --summary --out summaries.json
+  densevid predict --model RUN/model --features store --top 5 --out five-events-each.json
 """
 
 from __future__ import annotations
@@ -34,6 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--seconds-per-step", type=float, metavar="S", help="one number for all videos (default: the model's)"
     )
     parser.add_argument("--segments", type=Path, metavar="REFERENCES", help="caption these segments, propose nothing")
+    parser.add_argument("--summary", action="store_true", help="only the few events that tell a video to a person")
+    parser.add_argument("--top", type=int, metavar="N", help="a summary of N events, however unsure they are")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change an inference setting")
     parser.add_argument("--device", default=None, help="cpu, cuda, cuda:1, ... (default: cuda where there is one)")
     parser.add_argument(
@@ -64,6 +72,8 @@ def run(arguments: argparse.Namespace) -> None:
         device=arguments.device,
         threads=arguments.threads,
         precision=arguments.precision,
+        summary=arguments.summary,
+        top=arguments.top,
     )
     opened = open_job(job, _report)
     with Progress(len(opened.videos)) as progress:

@@ -12,6 +12,7 @@ Examples:
   densevid timelines clips/ --split train-dev --videos 200 --out dev-timelines
   densevid timelines clips/ --split val --videos 20 --pixels --out val-videos    (real .mp4 files)
   densevid timelines clips/ --split val --single --out val-clips                 (the clips as they are)
+  densevid timelines clips/ --features store --split val --out val-timelines     (features from `densevid extract`)
   densevid timelines clips/ --split val --layouts my_annotations.json --out mine (events lie as in that file)
 
 Exit code: 0 the set is complete; 2 the collection cannot be used; 130 interrupted (the same command resumes).
@@ -42,6 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--videos", type=int, default=100, metavar="N", help="how many timelines (100)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="another seed is another set (0)")
     parser.add_argument("--annotators", type=int, metavar="N", help="reference files at most (5; with --single all)")
+    parser.add_argument("--features", type=Path, metavar="STORE", help="features that were extracted from the clips")
     parser.add_argument("--pixels", action="store_true", help="make videos even where there are features")
     parser.add_argument("--single", action="store_true", help="no timelines: each clip a video with one event")
     parser.add_argument("--layouts", metavar="FILE", help="let events lie as in this annotation file")
@@ -52,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     for flag in ("videos", "annotators"):
         if getattr(args, flag) is not None and getattr(args, flag) < 1:
             raise InputError(f"--{flag} must be at least 1, got {getattr(args, flag)}")
-    collection = ClipCollection.read(args.folder, pixels=args.pixels)
+    collection = ClipCollection.read(args.folder, pixels=args.pixels, features=args.features)
     out = Path(args.out)
     if args.single:
         if collection.features is None:

@@ -10,6 +10,7 @@ settings, environment, vocabulary, metrics.csv, loss curves, checkpoints, model/
   densevid train modern --annotations train.json --features store --out runs/modern --resume
   densevid train runs/a/config.toml --from runs/a/model --set 'training.reward="cider"' \\
       --annotations train.json --features store --out runs/a-cider
+  densevid train modern --timelines CLIPS --split train-fit --validation-split train-dev --workers 8 --out runs/clips
   torchrun --nproc-per-node 8 -m densevid train activitynet --annotations train.json --features store --out runs/eight
 """
 
@@ -21,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from densevid.training.prepare import DataFiles
+    from densevid.training.prepare import ClipFiles, DataFiles
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,9 +33,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--resume", action="store_true", help="go on with the run in --out (or begin it)")
     parser.add_argument("--from", type=Path, dest="start_from", metavar="MODEL_DIR", help="start from these weights")
     data = parser.add_argument_group("data")
-    data.add_argument("--annotations", type=Path, nargs="+", required=True, metavar="FILE", help="what to learn")
+    data.add_argument("--annotations", type=Path, nargs="+", metavar="FILE", help="what to learn")
+    data.add_argument("--timelines", type=Path, metavar="CLIPS", help="or: compose it, without end, of these clips")
     data.add_argument("--split", metavar="NAME", help="which part of the annotations and feature folders (train, ...)")
-    data.add_argument("--features", type=Path, required=True, metavar="STORE", help="feature folder, file or store")
+    data.add_argument("--features", type=Path, metavar="STORE", help="feature folder, file or store")
     data.add_argument("--validation", type=Path, nargs="+", metavar="FILE", help="annotations to validate on")
     data.add_argument("--validation-split", metavar="NAME", help="their part (alone: of the same annotations)")
     data.add_argument("--validation-features", type=Path, metavar="STORE", help="their features (default: --features)")
@@ -62,7 +64,7 @@ def run(arguments: argparse.Namespace) -> None:
     seed = [] if arguments.seed is None else [f"training.seed={arguments.seed}"]
     job = TrainingJob(
         config=load_config(arguments.config, [*arguments.set, *seed]),
-        training=_files(arguments, arguments.annotations, arguments.features, arguments.split),
+        training=_training(arguments),
         validation=_validation(arguments),
         out=arguments.out,
         start_from=arguments.start_from,
@@ -83,14 +85,35 @@ def _require_positive(arguments: argparse.Namespace) -> None:
             raise InputError(f"--{name.replace('_', '-')} must be at least {least}, got {value}")
 
 
-def _validation(arguments: argparse.Namespace) -> DataFiles | None:
-    """Files of their own, or another split of the training files."""
+def _training(arguments: argparse.Namespace) -> DataFiles | ClipFiles:
+    """Annotations with features, or clips to compose timelines of."""
+    from densevid.errors import InputError
+
+    if (arguments.annotations is None) == (arguments.timelines is None):
+        raise InputError("give either --annotations FILE... with --features STORE, or --timelines CLIPS")
+    if arguments.timelines is not None:
+        return _clips(arguments, arguments.split or "train")
+    if arguments.features is None:
+        raise InputError("--annotations needs --features STORE")
+    return _files(arguments, arguments.annotations, arguments.features, arguments.split)
+
+
+def _clips(arguments: argparse.Namespace, split: str) -> ClipFiles:
+    from densevid.training.prepare import ClipFiles
+
+    return ClipFiles(arguments.timelines, split, arguments.features)
+
+
+def _validation(arguments: argparse.Namespace) -> DataFiles | ClipFiles | None:
+    """Files of their own, or another split of the training files or clips."""
     if not (arguments.validation or arguments.validation_split):
         if arguments.validation_features:
             from densevid.errors import InputError
 
             raise InputError("--validation-features needs --validation FILE or --validation-split NAME")
         return None
+    if not arguments.validation and arguments.timelines is not None:
+        return _clips(arguments, arguments.validation_split)
     annotations = arguments.validation or arguments.annotations
     features = arguments.validation_features or arguments.features
     return _files(arguments, annotations, features, arguments.validation_split)

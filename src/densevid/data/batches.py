@@ -20,11 +20,12 @@ from torch.utils.data import Dataset
 
 from densevid.config import Config
 from densevid.data.annotations import Annotations
-from densevid.data.feature_source import FeatureSource, streams_text
+from densevid.data.feature_source import FeatureSource, reduction_of, streams_text
 from densevid.data.vocabulary import PAD, Vocabulary
 from densevid.errors import InputError
 from densevid.events import Event
-from densevid.tracks import Extent, FloatArray
+from densevid.tracks import Extent, FeatureRecipe, FloatArray
+from densevid.video.reduction import Reduction
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,7 @@ class Batch:
     words_PL: Tensor  # <init>, words, <eos>, then <pad>
     video_P: Tensor | None = None  # the row of each segment's video; None: its own
     padded: bool = True  # False: every step of every video is valid
+    clips: Batch | None = None  # trimmed clips beside these videos: their captions alone are learnt
 
     def __len__(self) -> int:
         return len(self.sample_P)
@@ -78,7 +80,8 @@ class Batch:
         changed: dict[str, Any] = {
             name: change(value) for name, value in vars(self).items() if isinstance(value, Tensor)
         }
-        return replace(self, **changed)
+        clips = None if self.clips is None else self.clips._with_tensors(change)
+        return replace(self, **changed, clips=clips)
 
 
 @dataclass(frozen=True)
@@ -136,6 +139,25 @@ class SegmentDataset(Dataset[Sample]):
 
     def __len__(self) -> int:
         return len(self.video_N)
+
+    @property
+    def recipe(self) -> FeatureRecipe | None:
+        """How the features were made."""
+        return self.source.recipe
+
+    @property
+    def reduction(self) -> Reduction | None:
+        """What they were reduced by."""
+        return reduction_of(self.source)
+
+    @property
+    def fingerprint(self) -> dict[str, object]:
+        """What tells this data from other data."""
+        return {"videos": self.videos, "segments": self.segments_N2.tolist()}
+
+    def summary(self) -> str:
+        """One line."""
+        return self.report.summary()
 
     def __getitem__(self, number: int) -> Sample:
         return self.sample([number])

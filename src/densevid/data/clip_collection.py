@@ -11,7 +11,7 @@ import hashlib
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,11 @@ import numpy as np
 import numpy.typing as npt
 
 from densevid.artifacts import read_json
+from densevid.data.feature_layouts import open_features
+from densevid.data.feature_source import FeatureSource, reduction_of
 from densevid.errors import InputError
 from densevid.tracks import FeatureRecipe, FloatArray, Streams
+from densevid.video.reduction import Reduction
 
 DEV_SHARE = 0.1
 SOURCE_KEYS = ("source", "youtube")
@@ -48,19 +51,25 @@ class ClipCollection:
     folder: Path
     clips: tuple[Clip, ...]
     features: FloatArray | None = None
+    extracted: FeatureSource | None = None  # where the features come from if not from features.npy
 
     @classmethod
-    def read(cls, folder: Path | str, *, pixels: bool = False) -> ClipCollection:
-        """Read a collection; `pixels` asks for the clips' files even where there are features."""
+    def read(cls, folder: Path | str, *, pixels: bool = False, features: Path | None = None) -> ClipCollection:
+        """Read a collection; `pixels` asks for the clips' files even where there are features.
+
+        `features` is a folder of features that were extracted from the clips; it replaces features.npy.
+        """
         folder = Path(folder)
         content = read_json(folder / "clips.json")
         if not isinstance(content, dict) or not content:
             raise InputError(f"{folder / 'clips.json'}: expected {{clip: {{...}}}} with at least one clip")
         clips = tuple(_clip(f"{folder / 'clips.json'}: {name}", name, entry) for name, entry in content.items())
+        if features is not None:
+            return _with_extracted(folder, clips, open_features(features))
         if (folder / "features.npy").exists() and not pixels:
-            features = _open_features(folder / "features.npy")
-            _check_rows(folder / "clips.json", clips, len(features))
-            return cls(folder, clips, features)
+            values_RF = _open_features(folder / "features.npy")
+            _check_rows(folder / "clips.json", clips, len(values_RF))
+            return cls(folder, clips, values_RF)
         if not (folder / "clips").is_dir():
             raise InputError(f"{folder}: a clip collection needs features.npy or a folder clips/ of .mp4 files")
         collection = cls(folder, clips)
@@ -99,7 +108,9 @@ class ClipCollection:
 
     @property
     def streams(self) -> Streams:
-        """The features as one stream."""
+        """The features as one stream, or as they were extracted."""
+        if self.extracted is not None:
+            return self.extracted.streams
         assert self.features is not None
         return ((STREAM, self.features.shape[1]),)
 
@@ -109,8 +120,29 @@ class ClipCollection:
 
         The numbers themselves do not enter: a model trained on one collection reads another that was made alike.
         """
+        if self.extracted is not None and self.extracted.recipe is not None:
+            return self.extracted.recipe
         width, rate = self.streams[0][1], self.seconds_per_row
         return FeatureRecipe({"name": "clip-features", "width": width, "seconds_per_step": rate})
+
+    @property
+    def reduction(self) -> Reduction | None:
+        """What the extracted features were reduced by."""
+        return reduction_of(self.extracted)
+
+
+def _with_extracted(folder: Path, clips: Sequence[Clip], source: FeatureSource) -> ClipCollection:
+    """A collection whose rows are the extracted features of all its clips, one clip after the other."""
+    absent = [clip.name for clip in clips if clip.name not in source]
+    if absent:
+        raise InputError(f"{folder}: clip {absent[0]} has no features ({len(absent)} of {len(clips)} have none)")
+    tracks = [source.track(clip.name).values for clip in clips]
+    first_N = np.cumsum([0, *map(len, tracks)]).tolist()
+    placed = [
+        replace(clip, first_row=first, rows=len(values))
+        for clip, first, values in zip(clips, first_N, tracks, strict=False)
+    ]
+    return ClipCollection(folder, tuple(placed), np.concatenate(tracks), source)
 
 
 def share_of(text: str, purpose: str) -> float:

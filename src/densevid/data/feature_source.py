@@ -7,6 +7,7 @@ from typing import Protocol
 
 from densevid.errors import InputError
 from densevid.tracks import Extent, FeatureRecipe, FeatureTrack, Streams
+from densevid.video.reduction import Reduction
 
 
 class FeatureSource(Protocol):
@@ -37,6 +38,11 @@ class FeatureSource(Protocol):
     def __contains__(self, video: object) -> bool: ...
 
     def __len__(self) -> int: ...
+
+
+def reduction_of(source: FeatureSource | None) -> Reduction | None:
+    """What the features of a source were reduced by, where it says so: a store does, and what is composed of one."""
+    return getattr(source, "reduction", None)
 
 
 def unknown_video(video: str, source: object, videos: Sequence[str]) -> InputError:

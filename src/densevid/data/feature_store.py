@@ -19,6 +19,8 @@ from densevid.data.store_format import MANIFEST, RECORD, Manifest, Records, read
 from densevid.data.store_writer import StoreWriter
 from densevid.errors import InputError
 from densevid.tracks import Clock, Extent, FeatureRecipe, FeatureTrack, Streams
+from densevid.video.reduction import FILE as REDUCTION
+from densevid.video.reduction import Reduction
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -81,6 +83,12 @@ class FeatureStore:
     def recipe(self) -> FeatureRecipe | None:
         """How the features were made."""
         return self.manifest.recipe
+
+    @property
+    def reduction(self) -> Reduction | None:
+        """What the features were reduced by, where the store says it: a model trained on them needs it later."""
+        has_one = self.recipe is not None and "reduction" in self.recipe.table and (self.path / REDUCTION).is_file()
+        return Reduction.load(self.path) if has_one else None
 
     def videos(self) -> list[str]:
         """All ids, sorted."""

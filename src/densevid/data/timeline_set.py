@@ -23,6 +23,7 @@ from densevid.data.timeline_plan import TimelinePlan
 from densevid.data.timeline_sources import ClipFeatures
 from densevid.data.timelines import FRAME_RATE, TimelineGenerator
 from densevid.errors import InputError
+from densevid.video.reduction import FILE as REDUCTION
 
 Told = tuple[float, list[tuple[tuple[float, float], Sequence[str]]]]  # duration, (span, sentences) of each event
 Done = Callable[[str], None]
@@ -104,15 +105,19 @@ def _store(folder: Path, collection: ClipCollection) -> FeatureStore:
     assert collection.features is not None
     dtype = "float16" if collection.features.dtype == np.float16 else "float32"
     about = provenance(command="timelines", composed=True)
-    return FeatureStore.create(
+    store = FeatureStore.create(
         folder / "features", collection.streams, dtype=dtype, recipe=collection.recipe, provenance=about, resume=True
     )
+    if collection.reduction is not None:
+        collection.reduction.save(store.path / REDUCTION)
+    return store
 
 
 def _begin(folder: Path, collection: ClipCollection, kind: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Claim the folder: one that holds another set, or half of one, is refused."""
     inputs = [collection.folder / "clips.json"]
-    inputs.append(collection.folder / ("features.npy" if collection.features is not None else "clips"))
+    if collection.extracted is None:
+        inputs.append(collection.folder / ("features.npy" if collection.features is not None else "clips"))
     made_by = provenance(command="timelines", inputs=inputs, config_hash=hash_of(settings))
     about = {"kind": kind, "composed": kind == "timelines", "settings": dict(settings), "complete": False}
     if folder.exists() and not folder.is_dir():

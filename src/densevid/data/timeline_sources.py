@@ -1,30 +1,21 @@
-"""Timelines and clips as what training and evaluation read: feature sources with annotations, and endless samples.
+"""Timelines and clips as what training and evaluation read: feature sources with annotations.
 
-Nothing is written to a disk here; `timeline_set` does that, for the commands that read files.
+Nothing is written to a disk here; `timeline_set` does that, for the commands that read files. Samples without end are
+in `timeline_samples`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
 
-import numpy as np
-import torch
-from torch.utils.data import Dataset
-
-from densevid.config import Config
 from densevid.data.annotations import Annotations
-from densevid.data.batches import Batch, Sample, collate
 from densevid.data.clip_collection import Clip, ClipCollection
 from densevid.data.feature_source import unknown_video
 from densevid.data.timeline_plan import TimelinePlan
 from densevid.data.timelines import TimelineGenerator
-from densevid.data.vocabulary import PAD, Vocabulary
 from densevid.errors import InputError
 from densevid.events import Event
 from densevid.tracks import Clock, Extent, FeatureRecipe, FeatureTrack, Streams
-
-SENTENCE_CHOICE = 7  # sets the draw of a sample's event and sentence apart from that of its video
 
 
 class ComposedFeatures:
@@ -136,35 +127,3 @@ class ClipFeatures:
         if video not in self._clips:
             raise unknown_video(video, self.collection.folder, self.videos())
         return self._clips[video]
-
-
-class TimelineSamples(Dataset[Sample]):
-    """Samples without end: sample i is an event of timeline i with one of its sentences, both by chance.
-
-    `len` is what one epoch shall be; any index beyond it works too, so epoch e can ask for e x len + i. Each sample
-    depends on the generator's seed and its own index alone: any order, any number of workers or ranks.
-    """
-
-    def __init__(self, generator: TimelineGenerator, vocabulary: Vocabulary, config: Config, count: int) -> None:
-        self.generator, self.vocabulary, self.count = generator, vocabulary, count
-        self.window, self.max_words = config.model.window, config.training.max_words
-
-    def __len__(self) -> int:
-        return self.count
-
-    def __getitem__(self, index: int) -> Sample:
-        timeline = self.generator.video(index)
-        features_TF = timeline.track.values[: self.window].astype(np.float32)
-        seen = [event for event in timeline.plan.events if event.start < len(features_TF)]
-        rng = np.random.default_rng((self.generator.seed, SENTENCE_CHOICE, index))
-        chosen = int(rng.integers(len(seen)))
-        text = seen[chosen].sentences[int(rng.integers(len(seen[chosen].sentences)))]
-        words = self.vocabulary.encode(text, self.max_words)
-        words_L = torch.tensor(words + [PAD] * (self.max_words + 1 - len(words)))
-        events_G2 = torch.tensor([(event.start, min(event.end, len(features_TF))) for event in seen]).float()
-        number_P, chosen_P = torch.tensor([index]), torch.tensor([chosen])
-        return Sample(number_P, timeline.video, len(features_TF), features_TF, events_G2, chosen_P, words_L[None])
-
-    def collate(self, samples: Sequence[Sample]) -> Batch:
-        """A batch at the model's window: what a DataLoader wants as `collate_fn`."""
-        return collate(samples, self.window)

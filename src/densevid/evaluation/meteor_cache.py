@@ -17,8 +17,8 @@ from zlib import crc32
 
 import numpy as np
 
+from densevid.artifacts import cache_folder
 from densevid.evaluation.java import STATISTICS, Pair
-from densevid.evaluation.native_data import cache_folder
 from densevid.evaluation.rows import Floats
 
 KEYS_A_QUERY = 500

@@ -7,8 +7,6 @@ plain arrays in the user's cache folder (`cache_folder`).
 from __future__ import annotations
 
 import importlib.util
-import os
-import sys
 import zipfile
 from functools import cache
 from pathlib import Path
@@ -49,16 +47,3 @@ def jar_member(jar: Path, member: str, crc: int | None = None) -> bytes:
             return archive.read(member)
     except (KeyError, zipfile.BadZipFile) as error:
         raise InputError(f"{path}: {member} cannot be read ({error}); install {PACKAGE}=={KNOWN_VERSION}") from error
-
-
-def cache_folder() -> Path:
-    """$DENSEVID_CACHE, or the platform's cache folder for this package. It need not exist nor be writable."""
-    if chosen := os.environ.get("DENSEVID_CACHE"):
-        return Path(chosen)
-    if sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-    elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
-    else:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return base / "densevid"

@@ -19,9 +19,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from densevid.artifacts import atomic_path
+from densevid.artifacts import atomic_path, cache_folder
 from densevid.errors import InputError
-from densevid.evaluation.native_data import PARAPHRASES, cache_folder, package_file
+from densevid.evaluation.native_data import PARAPHRASES, package_file
 
 Hashes = npt.NDArray[np.uint64]
 Indices = npt.NDArray[np.int64]

@@ -158,8 +158,8 @@ class Captioner:
             batch = self._encode(reads)
             proposals = self.propose(batch.video.memory.last_BTD)
             selection = self.rules.select(proposals, batch.lengths)
-            selection = selection if choose is None else choose(selection)
             selection = selection.at_least_one(batch.lengths, self.config.inference.score_threshold)
+            selection = selection if choose is None else choose(selection)
             rows = selection.kept_BK.nonzero(as_tuple=True)
             video_P = rows[0]
             mask_PT = self._event_masks(batch, proposals, video_P, selection.anchor_BK[rows])

@@ -13,15 +13,17 @@ from pathlib import Path
 
 import torch
 
-from densevid.checkpoint import load_model
+from densevid.checkpoint import LoadedModel, load_model
 from densevid.config import Config
 from densevid.data.annotation_files import read_annotation_file
 from densevid.data.feature_layouts import open_features
 from densevid.data.feature_source import FeatureSource, check_recipe
 from densevid.errors import InputError
 from densevid.events import Event
-from densevid.inference.captioned_video import ReadTrack
+from densevid.inference.calibration import Calibration
 from densevid.inference.captioner import Captioner, Precision
+from densevid.inference.storyteller import Storyteller, Track
+from densevid.inference.summary import SummaryRules
 
 Segments = dict[str, list[tuple[float, float]]]
 Report = Callable[[str], None]
@@ -40,6 +42,8 @@ class PredictionJob:
     device: str | None = None
     threads: int | None = None
     precision: Precision | None = None
+    summary: bool = False
+    top: int | None = None
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,7 @@ class ReadPart:
     """Some of the videos: their features, and why those that are missing are."""
 
     videos: list[str]
-    tracks: dict[str, ReadTrack] = field(default_factory=dict)
+    tracks: dict[str, Track] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
 
 
@@ -69,11 +73,16 @@ class ReadPart:
 class OpenedJob:
     """A job whose files have been opened and found to fit together; `failures` are the videos that did not."""
 
-    captioner: Captioner
+    teller: Storyteller
     source: FeatureSource
     segments: Segments | None
     videos: list[str]
     failures: dict[str, str]
+
+    @property
+    def captioner(self) -> Captioner:
+        """What captions."""
+        return self.teller.captioner
 
     def run(self, on_video: Report = lambda line: None) -> Predictions:
         """Caption every video, or every given segment of it. An interrupt ends it early and loses nothing finished."""
@@ -110,28 +119,30 @@ class OpenedJob:
         part = ReadPart(videos)
         for video in videos:
             try:
-                part.tracks[video] = self.captioner.read(self.source.track(video))
+                track = self.source.track(video)
+                in_windows = self.segments is None and self.teller.is_long(track)
+                part.tracks[video] = track if in_windows else self.captioner.read(track)
             except (InputError, MemoryError) as error:
                 part.failures[video] = _named(video, error)
         return part
 
-    def _captioned(self, tracks: dict[str, ReadTrack]) -> Iterator[tuple[str, list[Event] | str]]:
-        """The events of videos, together; if that is too much for the memory one by one, or why there are none."""
+    def _captioned(self, tracks: dict[str, Track]) -> Iterator[tuple[str, list[Event] | str]]:
+        """The events of videos, together; if that fails one by one, or why there are none."""
         try:
             yield from zip(tracks, list(self._events(tracks)), strict=True)
-        except (MemoryError, torch.OutOfMemoryError) as error:
+        except (InputError, MemoryError, torch.OutOfMemoryError) as error:
             if len(tracks) == 1:
                 yield next(iter(tracks)), _named(next(iter(tracks)), error)
             else:
                 for video, track in tracks.items():
                     yield from self._captioned({video: track})
 
-    def _events(self, tracks: dict[str, ReadTrack]) -> Iterator[list[Event]]:
+    def _events(self, tracks: dict[str, Track]) -> Iterator[list[Event]]:
         if self.segments is None:
-            return self.captioner.caption_many(tracks.values())
+            return self.teller.tell(tracks.values())
         return self.captioner.caption_segments_many((track, self.segments[video]) for video, track in tracks.items())
 
-    def _unseen(self, video: str, track: ReadTrack) -> int:
+    def _unseen(self, video: str, track: Track) -> int:
         return 0 if self.segments is None else self.captioner.unseen(track, self.segments[video])
 
 
@@ -161,7 +172,24 @@ def open_job(job: PredictionJob, report: Report = lambda line: None) -> OpenedJo
     if warning:
         report(warning)
     captioner = Captioner(replace(loaded, config=config), device=device, precision=job.precision)
-    return OpenedJob(captioner, source, segments, videos, failures)
+    return OpenedJob(_teller(job, captioner, loaded, report), source, segments, videos, failures)
+
+
+def _teller(job: PredictionJob, captioner: Captioner, loaded: LoadedModel, report: Report) -> Storyteller:
+    """What tells the videos: everything, or a summary by the model's own calibration."""
+    if not job.summary and job.top is None:
+        return Storyteller(captioner)
+    if job.segments is not None:
+        raise InputError(
+            "--segments says what to caption, so there is nothing to choose; leave out --summary and --top"
+        )
+    if job.top is not None and job.top < 1:
+        raise InputError(f"--top must be at least 1, got {job.top}")
+    calibration = None if loaded.calibration is None else Calibration.of_table(loaded.calibration)
+    if calibration is None:
+        report(f"{job.model} has no calibration.toml, so scores stand for confidence; `densevid calibrate` fits one")
+    rules = SummaryRules.of(captioner.config.inference, captioner.config.model.window, job.top)
+    return Storyteller(captioner, summary=rules, calibration=calibration)
 
 
 def read_segments(path: Path, report: Report) -> Segments:

@@ -5,15 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 
 class InputEmbedding(nn.Module):
-    """A linear layer per stream, each to its share of the width, side by side; then dropout, then ReLU."""
+    """A linear layer per stream, each to its share of the width, side by side; then dropout, then ReLU.
 
-    def __init__(self, stream_widths: Sequence[int], width: int, dropout: float, *, released: bool) -> None:
+    It reads `context` steps around each one; what is not part of the video counts as zeros.
+    """
+
+    def __init__(
+        self, stream_widths: Sequence[int], width: int, dropout: float, *, context: int = 1, released: bool = False
+    ) -> None:
         super().__init__()
-        self.stream_widths = tuple(stream_widths)
+        self.context = context
+        self.stream_widths = tuple(context * size for size in stream_widths)
         share, rest = divmod(width, len(self.stream_widths))
         shares = [share + (index < rest) for index in range(len(self.stream_widths))]
         self.streams = nn.ModuleList(nn.Linear(size, out) for size, out in zip(self.stream_widths, shares, strict=True))
@@ -21,10 +28,17 @@ class InputEmbedding(nn.Module):
 
     def forward(self, features_BTF: Tensor) -> Tensor:
         """B x T x F -> B x T x D."""
+        if self.context > 1:
+            features_BTF = self._with_neighbours(features_BTF)
         parts = features_BTF.split(self.stream_widths, dim=-1)
         embedded_BTD = torch.cat([linear(part) for linear, part in zip(self.streams, parts, strict=True)], dim=-1)
         dropped: Tensor = self.dropout(embedded_BTD)
         return dropped.relu()
+
+    def _with_neighbours(self, features_BTF: Tensor) -> Tensor:
+        """Every feature followed by its values at the neighbouring steps, B x T x (F * context)."""
+        reach = self.context // 2
+        return F.pad(features_BTF, (0, 0, reach, reach)).unfold(1, self.context, 1).flatten(2)
 
 
 class ChannelDropout(nn.Module):

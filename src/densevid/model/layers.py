@@ -99,6 +99,15 @@ class MultiHeadAttention(nn.Module):
         )
         return self.output(heads_BHQd.transpose(1, 2).flatten(-2))
 
+    def weights(self, query_BQD: Tensor, memory: KeysValues, attended: Tensor | None = None) -> Tensor:
+        """Where `forward` looks, B x H x Q x T: the same attention to values that are the steps themselves."""
+        steps_TT = torch.eye(memory.keys.shape[2], device=memory.keys.device, dtype=memory.keys.dtype)
+        queries_BHQd = self._split(self.query(query_BQD))
+        values_BHTT = steps_TT.expand(*memory.keys.shape[:2], -1, -1)
+        return F.scaled_dot_product_attention(
+            queries_BHQd, memory.keys, values_BHTT, attn_mask=attended, scale=self.scale
+        )
+
     def _split(self, values_BTD: Tensor) -> Tensor:
         return values_BTD.unflatten(-1, (self.heads, -1)).transpose(1, 2)
 

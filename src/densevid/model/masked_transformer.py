@@ -59,7 +59,7 @@ class MaskedTransformer(nn.Module):
         grid = self.anchor_grid(model)
 
         self.input_embedding = InputEmbedding(
-            config.features.widths, model.width, model.input_dropout, released=released
+            config.features.widths, model.width, model.input_dropout, context=model.input_context, released=released
         )
         self.encoder: SelfAttentionEncoder | BiLSTMEncoder
         if model.encoder == "bi-lstm":

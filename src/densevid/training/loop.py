@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from densevid.config import Config
 from densevid.data.loading import Loader
+from densevid.data.timeline_samples import TimelineLoader
 from densevid.model.masked_transformer import MaskedTransformer
 from densevid.training.learner import Learner
 from densevid.training.watch import Sums, Watch
@@ -26,7 +27,7 @@ class Position:
 class Loop:
     """The epochs of a run from a position on. What else happens is for `after_step`, `judge` and `after_epoch`."""
 
-    def __init__(self, learner: Learner, loader: Loader, position: Position | None = None) -> None:
+    def __init__(self, learner: Learner, loader: Loader | TimelineLoader, position: Position | None = None) -> None:
         self.learner, self.loader, self.position = learner, loader, position or Position()
 
     def run(self) -> None:

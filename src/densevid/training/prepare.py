@@ -13,14 +13,19 @@ from densevid.config import Config
 from densevid.data.annotations import Annotations, read_annotations
 from densevid.data.array_features import ArrayFeatures
 from densevid.data.batches import SegmentDataset
+from densevid.data.clip_collection import ClipCollection
 from densevid.data.feature_layouts import open_features
 from densevid.data.feature_source import FeatureSource
 from densevid.data.npy_features import ReleasedFeatures
+from densevid.data.timeline_samples import TimelineSamples
+from densevid.data.timeline_sources import ComposedFeatures
+from densevid.data.timelines import TimelineGenerator
 from densevid.data.vocabulary import Vocabulary
 from densevid.model.masked_transformer import MaskedTransformer
 from densevid.training.targets import count_without_positive
 
 Report = Callable[[str], None]
+VALIDATION_TIMELINES, VALIDATION_ANNOTATORS = 100, 5
 
 
 @dataclass(frozen=True)
@@ -40,39 +45,78 @@ class DataFiles:
 
 
 @dataclass(frozen=True)
+class ClipFiles:
+    """A collection of captioned clips, of whose split timelines are composed; their features, if it has none itself."""
+
+    clips: Path
+    split: str
+    features: Path | None = None
+
+    @property
+    def paths(self) -> list[Path]:
+        """Everything that is read."""
+        return [path for path in (self.clips, self.features) if path is not None]
+
+    def generator(self, seed: int) -> TimelineGenerator:
+        """The timelines of a seed."""
+        return TimelineGenerator(ClipCollection.read(self.clips, features=self.features), self.split, seed)
+
+
+@dataclass(frozen=True)
 class Prepared:
     """What a run learns from and is judged by."""
 
     vocabulary: Vocabulary
-    training: SegmentDataset
+    training: SegmentDataset | TimelineSamples
     validation: SegmentDataset | None
     told: Annotations | None = field(default=None)  # of the validation
 
 
 def prepare(
     config: Config,
-    training: DataFiles,
-    validation: DataFiles | None,
+    training: DataFiles | ClipFiles,
+    validation: DataFiles | ClipFiles | None,
     vocabulary: Vocabulary | None,
     report: Report = lambda line: None,
 ) -> Prepared:
     """Open everything; without a given vocabulary one is made of the training captions."""
+    dataset, vocabulary = _training_data(config, training, vocabulary, report)
+    report(f"training data: {dataset.summary()}; {len(vocabulary):,} words")
+    if validation is None:
+        return Prepared(vocabulary, dataset, None)
+    judged, source = _validation_data(config, validation)
+    report(f"validation annotations: {judged.summary()}")
+    held_out = SegmentDataset(judged, source, vocabulary, config)
+    report(f"validation data: {held_out.summary()}")
+    return Prepared(vocabulary, dataset, held_out, judged)
+
+
+def _training_data(
+    config: Config, training: DataFiles | ClipFiles, vocabulary: Vocabulary | None, report: Report
+) -> tuple[SegmentDataset | TimelineSamples, Vocabulary]:
+    least = config.features.min_word_count
+    if isinstance(training, ClipFiles):
+        generator = training.generator(config.training.seed)
+        vocabulary = vocabulary or Vocabulary.build(generator.sentences(), least)
+        return TimelineSamples(generator, vocabulary, config), vocabulary
     told = read_annotations(training.annotations, split=training.split)
     report(f"training annotations: {told.summary()}")
-    vocabulary = vocabulary or Vocabulary.build(told.sentences(), config.features.min_word_count)
+    vocabulary = vocabulary or Vocabulary.build(told.sentences(), least)
     dataset = SegmentDataset(told, open_source(training, told, config), vocabulary, config)
-    report(f"training data: {dataset.report.summary()}; {len(vocabulary):,} words")
     if config.training.task != "captions":
         missing = _without_positive(dataset, config)
         share = missing / len(dataset)
         report(f"{missing:,} of {len(dataset):,} segments ({share:.1%}) have no positive anchor: negatives only")
-    if validation is None:
-        return Prepared(vocabulary, dataset, None)
+    return dataset, vocabulary
+
+
+def _validation_data(config: Config, validation: DataFiles | ClipFiles) -> tuple[Annotations, FeatureSource]:
+    """What was written, or a fixed set of timelines, the same for every seed of the run."""
+    if isinstance(validation, ClipFiles):
+        composed = ComposedFeatures(validation.generator(seed=0), VALIDATION_TIMELINES)
+        return composed.annotations(VALIDATION_ANNOTATORS), composed
     judged = read_annotations(validation.annotations, split=validation.split)
-    report(f"validation annotations: {judged.summary()}")
-    held_out = SegmentDataset(judged, open_source(validation, judged, config), vocabulary, config)
-    report(f"validation data: {held_out.report.summary()}")
-    return Prepared(vocabulary, dataset, held_out, judged)
+    return judged, open_source(validation, judged, config)
 
 
 def open_source(files: DataFiles, told: Annotations, config: Config) -> FeatureSource:

@@ -12,6 +12,7 @@ from pathlib import Path
 from densevid.artifacts import hash_of, provenance
 from densevid.checkpoint import LoadedModel, save_model
 from densevid.data.loading import Loader
+from densevid.data.timeline_samples import TimelineLoader
 from densevid.errors import InputError
 from densevid.events import write_events
 from densevid.training import checkpointing
@@ -43,7 +44,7 @@ class Surroundings:
 class RecordedLoop(Loop):
     """A loop with a run folder. Every rank goes through the same motions; rank 0 writes."""
 
-    def __init__(self, learner: Learner, loader: Loader, around: Surroundings) -> None:
+    def __init__(self, learner: Learner, loader: Loader | TimelineLoader, around: Surroundings) -> None:
         super().__init__(learner, loader)
         self.around, self.folder, self.ranks, self.report = around, around.folder, around.ranks, around.report
         self.settings = learner.config.training
@@ -180,8 +181,9 @@ class RecordedLoop(Loop):
             save_model(path, self._loaded(), provenance(config_hash=self.learner.config.hash, step=self.learner.step))
 
     def _loaded(self) -> LoadedModel:
-        recipe = self.loader.dataset.source.recipe
-        return LoadedModel(self.learner.model, self.learner.config, self.around.data.vocabulary, recipe)
+        dataset, words = self.loader.dataset, self.around.data.vocabulary
+        reduction = dataset.reduction
+        return LoadedModel(self.learner.model, self.learner.config, words, dataset.recipe, reduction=reduction)
 
     def _averaged(self) -> AbstractContextManager[None]:
         """The model with the averaged weights, if there are any."""
@@ -203,5 +205,4 @@ class RecordedLoop(Loop):
             self._records.add({**where, "split": split, **values, "seconds": time.perf_counter() - self._begun})
 
     def _data_hash(self) -> str:
-        dataset = self.loader.dataset
-        return hash_of({"videos": dataset.videos, "segments": dataset.segments_N2.tolist()})
+        return hash_of(self.loader.dataset.fingerprint)

@@ -18,6 +18,7 @@ from torch import Tensor
 from densevid.config import Config
 from densevid.data.batches import Batch, SegmentDataset
 from densevid.data.caption_text import tokenize
+from densevid.data.timeline_samples import TimelineSamples
 from densevid.data.vocabulary import EOS, INIT, PAD, SPECIAL_TOKENS, Vocabulary
 from densevid.errors import InputError
 from densevid.inference.decoding import greedy
@@ -51,12 +52,16 @@ class Reward:
         return tuple(self.vocabulary.tokens[number] for number in said if number >= len(SPECIAL_TOKENS))
 
 
-def reward_for(config: Config, dataset: SegmentDataset, vocabulary: Vocabulary) -> Reward | None:
+def reward_for(config: Config, dataset: SegmentDataset | TimelineSamples, vocabulary: Vocabulary) -> Reward | None:
     """The reward that the settings ask for, with the training sentences as references."""
     if config.training.reward == "none":
         return None
     if config.model.compat == "released":
         raise InputError('training.reward needs sentences that end; it does not work with model.compat = "released"')
+    if not isinstance(dataset, SegmentDataset):
+        raise InputError(
+            "training.reward needs a fixed set; write one with `densevid timelines` and give --annotations"
+        )
     documents, document_N = documents_of(dataset)
     score = Cider(documents).scores if config.training.reward == "cider" else _meteor(documents)
     return Reward(score, document_N, vocabulary, config.training.max_words)

@@ -12,10 +12,11 @@ from densevid.checkpoint import load_model
 from densevid.config import Config
 from densevid.data.batches import SegmentDataset
 from densevid.data.loading import Loader, Plan, Share
+from densevid.data.timeline_samples import TimelineLoader, TimelineSamples
 from densevid.data.vocabulary import Vocabulary
 from densevid.errors import InputError
 from densevid.training.learner import Learner
-from densevid.training.prepare import DataFiles, Prepared, Report, initial_model, prepare
+from densevid.training.prepare import ClipFiles, DataFiles, Prepared, Report, initial_model, prepare
 from densevid.training.ranks import Ranks, joined, local_rank, wait_for_all
 from densevid.training.recorded_loop import RecordedLoop, Surroundings
 from densevid.training.rewards import reward_for
@@ -27,9 +28,9 @@ class TrainingJob:
     """What to train on, how, and where to; see `densevid train --help`."""
 
     config: Config
-    training: DataFiles
+    training: DataFiles | ClipFiles
     out: Path
-    validation: DataFiles | None = None
+    validation: DataFiles | ClipFiles | None = None
     start_from: Path | None = None
     resume: bool = False
     device: str | None = None
@@ -64,7 +65,7 @@ def assemble(job: TrainingJob, ranks: Ranks, device: torch.device, report: Repor
     if begun:
         folder.require_same(config)
     data = prepare(config, job.training, job.validation, _vocabulary(folder, begun, job), report)
-    loader = _loader(data.training, job, ranks, device)
+    loader = _training_loader(data.training, job, ranks, device)
     learner = _learner(job, data, loader.steps(0), ranks, device)
     parameters = sum(parameter.numel() for parameter in learner.parameters)
     report(f"{parameters / 1e6:.1f} million parameters to learn, on {_device_text(device, ranks, config)}")
@@ -83,6 +84,15 @@ def _vocabulary(folder: RunFolder, begun: bool, job: TrainingJob) -> Vocabulary 
     if begun:
         return Vocabulary.load(folder.vocabulary)
     return None if job.start_from is None else load_model(job.start_from).vocabulary
+
+
+def _training_loader(
+    dataset: SegmentDataset | TimelineSamples, job: TrainingJob, ranks: Ranks, device: torch.device
+) -> Loader | TimelineLoader:
+    if isinstance(dataset, SegmentDataset):
+        return _loader(dataset, job, ranks, device)
+    size, share = job.config.training.batch_size, Share(ranks.rank, ranks.count)
+    return TimelineLoader(dataset, size, share, workers=job.workers, device=device)
 
 
 def _loader(

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from torch import Tensor, nn
 
 from densevid.config import Config
 from densevid.data.batches import Batch
 from densevid.model.masked_transformer import MaskedTransformer
+from densevid.model.proposal_decoder import Proposals
 from densevid.model.video_encoder import Memory
 from densevid.training.losses import Losses, mask_loss, proposal_losses, word_loss
+from densevid.training.overlap_losses import overlap_losses
 from densevid.training.rewards import Reward, reward_loss
 from densevid.training.scheduled_sampling import mix_words, sampling_ratio
 from densevid.training.targets import Targets, Truth, assign, random_keys
@@ -35,6 +39,9 @@ def total_loss(
 ) -> tuple[Tensor, Losses]:
     """The weighted sum to minimise, and its parts."""
     losses = batch_losses(model, batch, config, epoch, reward)
+    if batch.clips is not None and config.training.task == "dense":
+        clips = caption_losses(model, batch.clips, config, epoch)
+        losses = replace(losses, words=(losses.words + clips.words) / 2)
     return losses.total(config.training), losses
 
 
@@ -57,7 +64,7 @@ def dense_losses(
     features_BTF, valid_BT = batch.features_BTF.float(), model.seen(batch.valid_BT)
     words_PL = batch.words_PL[:, :-1]
     predictions = model(features_BTF, valid_BT, targets.captioned_P, words_PL, batch.video_P, padded=batch.padded)
-    score, offsets = proposal_losses(predictions.proposals, targets, config.training, batch.video_P)
+    score, offsets = _proposal_losses(predictions.proposals, batch, targets, config)
     present_P = targets.captioned_present_P
     counted_PT = batch.of_segments(valid_BT) & present_P[:, None]
     mask = mask_loss(predictions.event_mask, counted_PT, config.training)
@@ -71,9 +78,16 @@ def dense_losses(
 def only_proposal_losses(model: MaskedTransformer, batch: Batch, targets: Targets, config: Config) -> Losses:
     """Score and offsets: nothing is captioned."""
     proposals = model.propose(model.encode(batch.features_BTF.float(), model.seen(batch.valid_BT), padded=batch.padded))
-    score, offsets = proposal_losses(proposals, targets, config.training, batch.video_P)
+    score, offsets = _proposal_losses(proposals, batch, targets, config)
     nothing = score.new_zeros(())
     return Losses(score, offsets, nothing, nothing)
+
+
+def _proposal_losses(proposals: Proposals, batch: Batch, targets: Targets, config: Config) -> tuple[Tensor, Tensor]:
+    """Of the score and of the offsets: over the drawn anchors as in the paper, or over all of them."""
+    if config.training.proposal_loss == "overlap":
+        return overlap_losses(proposals, batch)
+    return proposal_losses(proposals, targets, config.training, batch.video_P)
 
 
 def batch_targets(model: MaskedTransformer, batch: Batch, config: Config, epoch: int) -> Targets:

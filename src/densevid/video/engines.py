@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
@@ -10,7 +9,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from densevid.artifacts import atomic_path
+from densevid.artifacts import atomic_path, cache_folder
 from densevid.errors import InputError
 from densevid.video.network import Network
 from densevid.video.onnx_file import OnnxNetwork, onnx_bytes
@@ -40,11 +39,6 @@ def chosen_device(device: Device) -> Literal["cpu", "cuda"]:
     if device == "cuda":
         raise InputError("torch sees no GPU here; use --device cpu, or install torch for this machine's GPU")
     return "cpu"
-
-
-def cache_folder() -> Path:
-    """Where networks are kept between runs: `densevid` in the user's cache folder."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "densevid"
 
 
 def _cached_onnx(name: str, build: Callable[[], Network]) -> Path | bytes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
 from itertools import islice
@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from densevid.errors import InputError
+from densevid.progress import Watch, unwatched
 from densevid.tracks import Clock, FeatureRecipe, FeatureTrack
 from densevid.video.backbones import DEFAULT, Backbone, Describe, Vectors, find_backbone
 from densevid.video.engines import Device
@@ -66,11 +67,13 @@ class Extractor:
     def _describe(self) -> Describe:
         return self.backbone.load(self._device)
 
-    def extract(self, path: Path | str) -> tuple[FeatureTrack, str | None]:
+    def extract(self, path: Path | str, watch: Watch = unwatched) -> tuple[FeatureTrack, str | None]:
         """The track of one file, and what could not be read of it."""
         times: list[float] = []
         with VideoSteps(path, self.sampling, decoder_threads=self.threads) as video:
-            values = _joined(self._vectors(_remembering(video, times)))
+            total = max(1.0, (video.declared or 0.0) / self.sampling.seconds_per_step)
+            steps = _watched(_remembering(video, times), lambda count: watch("decode", min(1.0, count / total)))
+            values = _joined(self._vectors(steps, lambda count: watch("features", min(1.0, count / total))))
             try:
                 clock = Clock.from_edges([*times, video.end])
                 track = FeatureTrack(values, clock, self.backbone.streams, self.recipe.id, video.end)
@@ -78,14 +81,16 @@ class Extractor:
                 raise InputError(f"{path}: {error}") from error
             return track, video.warning
 
-    def _vectors(self, steps: Iterator[Step]) -> Iterator[Vectors]:
+    def _vectors(self, steps: Iterator[Step], described: Callable[[int], None]) -> Iterator[Vectors]:
         """Batches of steps through the backbone, in order, as many at a time as there are threads."""
+        done = 0
         with ThreadPoolExecutor(self.threads, thread_name_prefix="backbone") as pool:
             running: deque[Future[Vectors]] = deque()
             while batch := list(islice(steps, STEPS_AT_ONCE)):
                 running.append(pool.submit(self._batch_vectors, batch))
                 if len(running) > self.threads:
                     yield running.popleft().result()
+                    described(done := done + STEPS_AT_ONCE)
             while running:
                 yield running.popleft().result()
 
@@ -109,6 +114,13 @@ def _remembering(video: VideoSteps, times: list[float]) -> Iterator[Step]:
     for step in video:
         times.append(step.time)
         yield step
+
+
+def _watched(steps: Iterator[Step], count: Callable[[int], None]) -> Iterator[Step]:
+    """The steps, each counted as it passes."""
+    for number, step in enumerate(steps, start=1):
+        yield step
+        count(number)
 
 
 def _joined(parts: Iterator[Vectors]) -> Vectors:

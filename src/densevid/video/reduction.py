@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,9 +20,11 @@ from safetensors.numpy import load_file, save_file
 from densevid.artifacts import atomic_path
 from densevid.errors import InputError
 from densevid.tracks import FeatureRecipe, FeatureTrack, Streams
-from densevid.video.backbones import Backbone, Describe, Seconds, Vectors
-from densevid.video.engines import Device
-from densevid.video.windows import Pictures
+
+if TYPE_CHECKING:  # training reads reductions too, on machines that have no decoder
+    from densevid.video.backbones import Backbone, Describe, Seconds, Vectors
+    from densevid.video.engines import Device
+    from densevid.video.windows import Pictures
 
 FILE = "reduction.safetensors"
 Array = npt.NDArray[np.floating[Any]]

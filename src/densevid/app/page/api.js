@@ -1,0 +1,57 @@
+// The server, as the page sees it: every function gives data or throws a Failure with one line for people.
+
+export class Failure extends Error {
+  constructor(message, status = 0, retryAfter = 0) {
+    super(message);
+    this.status = status;
+    this.retryAfter = retryAfter;
+  }
+}
+
+const SILENT = "The server does not answer.";
+
+async function ask(path, options = {}) {
+  let answer;
+  try {
+    answer = await fetch(path, { cache: "no-store", ...options });
+  } catch {
+    throw new Failure(SILENT);
+  }
+  if (answer.status === 204) return null;
+  const told = await answer.json().catch(() => ({}));
+  if (!answer.ok) throw new Failure(told.error || `The server answered ${answer.status}.`, answer.status);
+  return told;
+}
+
+export const limits = () => ask("/limits");
+export const remove = (id) => ask(`/jobs/${id}`, { method: "DELETE" });
+
+export async function jobs(ids) {
+  const query = ids.map((id) => `id=${id}`).join("&");
+  return (await ask(`/jobs?${query}`)).jobs;
+}
+
+// The events of a finished job: {timestamp: [start, end], sentence} each.
+export async function events(address) {
+  return Object.values((await ask(address)).results)[0];
+}
+
+// fetch cannot tell how much of a body is sent, so an upload is an XMLHttpRequest.
+export function upload(file, onProgress, signal) {
+  return new Promise((resolve, reject) => {
+    const request = new XMLHttpRequest();
+    request.open("POST", `/jobs?name=${encodeURIComponent(file.name)}`);
+    request.setRequestHeader("Content-Type", "application/octet-stream");
+    request.responseType = "json";
+    request.upload.onprogress = (event) => event.lengthComputable && onProgress(event.loaded / event.total);
+    request.onload = () => {
+      if (request.status === 201) return resolve(request.response);
+      const wait = Number(request.getResponseHeader("Retry-After")) || 0;
+      reject(new Failure(request.response?.error || `The server answered ${request.status}.`, request.status, wait));
+    };
+    request.onerror = () => reject(new Failure("The upload broke off. Is the server running, and can the file be read?"));
+    request.onabort = () => reject(new Failure("cancelled", -1));
+    signal.addEventListener("abort", () => request.abort());
+    request.send(file);
+  });
+}

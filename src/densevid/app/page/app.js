@@ -1,0 +1,198 @@
+// The page: files come in by drop, choice or paste; their jobs are asked about until they are over.
+
+import * as api from "./api.js";
+import { makeCard, showCard, showEvents, status } from "./cards.js";
+import { send, size } from "./uploads.js";
+import { showHome, showTimeline } from "./viewer.js";
+
+const MEMORY = "densevid.jobs"; // the ids this browser knows; the server lists them to nobody
+const POLL = 600;
+const entries = []; // newest last
+const element = (id) => document.getElementById(id);
+let limit = 0;
+let polling = 0;
+let unanswered = 0;
+
+const active = (entry) => entry.id && !["done", "failed"].includes(entry.state);
+
+function remember() {
+  try {
+    localStorage.setItem(MEMORY, JSON.stringify(entries.filter((entry) => entry.id).map((entry) => entry.id)));
+  } catch { /* a browser that keeps nothing still shows everything until it is closed */ }
+}
+
+function remembered() {
+  try {
+    const ids = JSON.parse(localStorage.getItem(MEMORY) ?? "[]");
+    return ids.filter((id) => /^[0-9a-f]{32}$/.test(id)).slice(-100);
+  } catch {
+    return [];
+  }
+}
+
+function long(seconds) {
+  const [amount, unit] = seconds >= 7200 ? [seconds / 3600, "hour"] : seconds >= 120 ? [seconds / 60, "minute"] : [seconds, "second"];
+  return `${+amount.toFixed(1)} ${unit}${amount === 1 ? "" : "s"}`;
+}
+
+function announce(words) {
+  element("announcer").textContent = words;
+}
+
+function trouble(words) {
+  element("trouble").textContent = words;
+  element("trouble").hidden = !words;
+}
+
+function change(entry, news) {
+  const before = entry.state + entry.stage;
+  Object.assign(entry, news);
+  showCard(entry);
+  if (entry.state + entry.stage !== before) announce(`${entry.name}: ${status(entry)}`);
+}
+
+function add(entry) {
+  entries.push(entry);
+  makeCard(entry, removeEntry);
+  tally();
+}
+
+function tally() {
+  const done = entries.filter((entry) => entry.state === "done").length;
+  element("videos").hidden = entries.length === 0;
+  document.body.classList.toggle("smaller", entries.length > 0);
+  element("count").textContent = entries.length > 1 ? `${done} of ${entries.length} done` : "";
+}
+
+async function removeEntry(entry) {
+  entry.cancel?.();
+  try {
+    if (entry.id) await api.remove(entry.id);
+  } catch (error) {
+    if (error.status !== 404) return trouble(error.message);
+  }
+  forget(entry);
+  announce(`${entry.name}: removed`);
+  element("choose").focus({ preventScroll: true });
+}
+
+function forget(entry) {
+  entries.splice(entries.indexOf(entry), 1);
+  entry.card.remove();
+  remember();
+  tally();
+}
+
+function take(files) {
+  const alone = files.length === 1 && !entries.some(active);
+  for (const file of files) {
+    const entry = { name: file.name, size: file.size, state: "new", stage: "", done: 0, alone };
+    add(entry);
+    const sent = send(file, limit, (news) => change(entry, news));
+    entry.cancel = sent.cancel;
+    sent.result.then((job) => job && enter(entry, job));
+  }
+}
+
+function enter(entry, job) {
+  change(entry, job);
+  if (!entries.includes(entry)) return api.remove(job.id).catch(() => {}); // cancelled in the last moment
+  remember();
+  poll();
+}
+
+// One question for all jobs that are not over, again and again while there are any.
+function poll() {
+  clearTimeout(polling);
+  polling = setTimeout(async () => {
+    const asked = entries.filter(active);
+    if (!asked.length) return;
+    try {
+      const jobs = await api.jobs(asked.map((entry) => entry.id));
+      trouble("");
+      unanswered = 0;
+      asked.filter((entry) => entries.includes(entry)).forEach((entry) => receive(entry, jobs.find((job) => job.id === entry.id)));
+    } catch (error) {
+      unanswered += 1;
+      trouble(`${error.message} Trying again; no video that was sent is lost.`);
+    }
+    poll();
+  }, POLL * Math.min(2 ** unanswered, 16));
+}
+
+// A card that is done shows its timeline in small, where its progress was.
+async function preview(entry) {
+  const events = await api.events(entry.links.json).catch(() => null);
+  if (events) showEvents(entry, events);
+}
+
+function receive(entry, job) {
+  if (!job) return change(entry, { state: "failed", error: "It was deleted on the server." });
+  change(entry, job);
+  tally();
+  if (entry.state === "done") preview(entry);
+  const watching = entry.alone && entry.state === "done" && location.hash.length < 3 && !document.hidden;
+  if (watching) location.hash = `#/jobs/${entry.id}`;
+}
+
+async function route() {
+  const id = location.hash.match(/^#\/jobs\/([0-9a-f]{32})$/)?.[1];
+  if (!id) return showHome();
+  let entry = entries.find((known) => known.id === id);
+  if (!entry) {
+    const [job] = await api.jobs([id]).catch(() => []);
+    if (job) add((entry = { ...job }));
+    remember();
+  }
+  if (entry?.state === "done") return showTimeline(entry);
+  showHome();
+  if (!entry) trouble("There is no such video here any more.");
+  poll();
+}
+
+function listenForFiles() {
+  const choose = element("choose");
+  choose.addEventListener("change", () => {
+    take([...choose.files]);
+    choose.value = "";
+  });
+  const carries = (event) => event.dataTransfer?.types.includes("Files");
+  const dragging = (on) => {
+    element("veil").hidden = !on;
+    document.body.classList.toggle("dragging", on);
+  };
+  addEventListener("dragover", (event) => {
+    if (!carries(event)) return;
+    event.preventDefault();
+    dragging(true);
+  });
+  addEventListener("dragleave", (event) => event.relatedTarget === null && dragging(false));
+  addEventListener("drop", (event) => {
+    if (!carries(event)) return;
+    event.preventDefault();
+    dragging(false);
+    take([...event.dataTransfer.files]);
+  });
+  addEventListener("paste", (event) => event.clipboardData?.files.length && take([...event.clipboardData.files]));
+}
+
+async function begin() {
+  listenForFiles();
+  addEventListener("hashchange", route);
+  try {
+    const told = await api.limits();
+    limit = told.upload_bytes;
+    element("limits").textContent =
+      `Up to ${size(limit)} and ${long(told.seconds)} each. They stay on this server and are deleted after ${long(told.keep_seconds)}.`;
+    const ids = remembered();
+    if (ids.length) (await api.jobs(ids)).forEach((job) => add({ ...job }));
+    entries.filter((entry) => entry.state === "done").forEach(preview);
+  } catch (error) {
+    trouble(error.message);
+  }
+  remember();
+  await route();
+  poll();
+}
+
+begin();

@@ -1,0 +1,80 @@
+"""What an uploaded file is, before any work on it: `python -m densevid.app.probe FILE PIXELS SECONDS` prints it.
+
+Run as a process of its own, because a file from a stranger can crash or hang the library that reads it. Lengths are
+measured from the packets, since a header can say anything; nothing is decoded.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import av
+from av.container import InputContainer
+from av.video.stream import VideoStream
+
+from densevid.app.settings import NOT_PLAYED
+from densevid.errors import InputError, run_main
+from densevid.progress import duration
+from densevid.video.container import declared_seconds, open_video
+
+# What browsers play: container and codecs -> how the file's name ends, which the timeline page goes by, and its type.
+PLAYED = {
+    "mov": ({"h264", "av1", "vp9"}, ".mp4", "video/mp4"),
+    "matroska": ({"h264", "vp8", "vp9", "av1"}, ".webm", "video/webm"),
+    "ogg": ({"theora", "vp8"}, ".ogv", "video/ogg"),
+}
+OTHERS = (NOT_PLAYED, "application/octet-stream")
+
+
+def probe(path: Path, most_pixels: int, most_seconds: float) -> dict[str, object]:
+    """Size, length and kind of a video; more than allowed is an InputError."""
+    with open_video(path) as (container, stream):
+        width, height = stream.codec_context.width, stream.codec_context.height
+        if width * height > most_pixels:
+            raise InputError(f"its pictures are {width} x {height}; the most taken here is {most_pixels:,} pixels")
+        seconds = max(declared_seconds(container, stream) or 0.0, _measured_seconds(container, stream, most_seconds))
+        if seconds > most_seconds:
+            raise InputError(f"it is longer than the {duration(most_seconds)} that are taken here")
+        ending, media_type = _kind(container.format.name.split(",")[0], stream.codec_context.codec.canonical_name)
+        return {
+            "width": width,
+            "height": height,
+            "seconds": round(seconds, 3),
+            "ending": ending,
+            "media_type": media_type,
+        }
+
+
+def _kind(container: str, codec: str) -> tuple[str, str]:
+    codecs, ending, media_type = PLAYED.get(container, (set[str](), *OTHERS))
+    return (ending, media_type) if codec in codecs else OTHERS
+
+
+def _measured_seconds(container: InputContainer, stream: VideoStream, most_seconds: float) -> float:
+    """The time between the first and the last picture of the file, read no further than it matters."""
+    first: float | None = None
+    last = 0.0
+    try:
+        for packet in container.demux(stream):
+            if packet.pts is None or packet.time_base is None:
+                continue
+            time = float(packet.pts * packet.time_base)
+            first = time if first is None else min(first, time)
+            last = max(last, time)
+            if last - first > most_seconds:
+                break
+    except av.FFmpegError:  # a file cut short is used as far as it goes, as everywhere
+        pass
+    return 0.0 if first is None else max(0.0, last - first)
+
+
+def main() -> int:
+    """Say what the file is, where every process of a job is listened to."""
+    print(json.dumps(probe(Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]))), file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    run_main(main)

@@ -1,0 +1,189 @@
+"""The HTTP face of the jobs: a page, its files, and the API that the page itself uses. `reference.py` documents it."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Iterable
+from importlib.resources import files
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from densevid.app.api import openapi
+from densevid.app.guard import TIMELINE, Guard
+from densevid.app.job import FORMATS, VIDEO, Job, State, shown_name
+from densevid.app.jobs import Jobs, QueueFull
+from densevid.app.reference import reference_page
+from densevid.app.uploads import Refused, check_headers, save_body
+
+PAGE = files("densevid.app") / "page"
+PAGE_TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+RESULT_TYPES = {"html": "text/html", "json": "application/json", "vtt": "text/vtt"}
+MOST_IDS = 100
+LINGER_SECONDS = 30.0
+
+
+def create_app(jobs: Jobs, host: str = "127.0.0.1", allowed_names: Iterable[str] = ()) -> Starlette:
+    """The app over a queue that is already running; `host` is the address it is served at."""
+    api = Api(jobs)
+    routes = [
+        Route("/", page_file),
+        Route("/page/{name}", page_file),
+        Route("/api", api_page),
+        Route("/openapi.json", api_description),
+        Route("/limits", api.limits),
+        Route("/jobs", api.post, methods=["POST"]),
+        Route("/jobs", api.several),
+        Route("/jobs/{id}", api.one),
+        Route("/jobs/{id}", api.delete, methods=["DELETE"]),
+        Route("/jobs/{id}/result", api.result),
+        Route("/jobs/{id}/result.{format}", api.result),
+        Route("/jobs/{id}/{file}", api.video),
+    ]
+    guard = Middleware(Guard, host=host, names=tuple(allowed_names))
+    handlers = {Refused: _refused, QueueFull: _queue_full, 404: _not_found, 405: _not_found, 500: _broken}
+    return Starlette(routes=routes, middleware=[guard], exception_handlers=handlers)  # type: ignore[arg-type]
+
+
+class Api:
+    """What can be done with jobs."""
+
+    def __init__(self, jobs: Jobs) -> None:
+        self._jobs = jobs
+
+    async def limits(self, request: Request) -> Response:
+        """What is taken here, so that a client can say no before it sends."""
+        limits = self._jobs.settings.limits
+        names = ("upload_bytes", "pixels", "seconds", "job_seconds", "waiting", "keep_seconds")
+        return JSONResponse({name: getattr(limits, name) for name in names})
+
+    async def post(self, request: Request) -> Response:
+        """A video comes in and becomes a job."""
+        limits = self._jobs.settings.limits
+        try:
+            with self._jobs.place() as part:
+                check_headers(request, limits, shutil.disk_usage(part).free)
+                name, size = await save_body(request, part / VIDEO, limits)
+                job = self._jobs.add(part, shown_name(name), size)
+        except ClientDisconnect:
+            return Response(status_code=400)  # nobody is left to read it
+        return JSONResponse(self._told(job), 201, {"location": f"/jobs/{job.id}"})
+
+    async def several(self, request: Request) -> Response:
+        """The jobs whose ids are asked for; there is no list of all, an id is known by its owner alone."""
+        found = (self._jobs.get(id) for id in request.query_params.getlist("id")[:MOST_IDS])
+        return JSONResponse({"jobs": [self._told(job) for job in found if job]})
+
+    async def one(self, request: Request) -> Response:
+        """How one job is doing."""
+        return JSONResponse(self._told(self._job(request)))
+
+    async def delete(self, request: Request) -> Response:
+        """Stop it and forget it."""
+        await self._jobs.remove(self._job(request))
+        return Response(status_code=204)
+
+    async def result(self, request: Request) -> Response:
+        """The timeline, in the format of the suffix, or the one the client likes best."""
+        job = self._job(request)
+        format = request.path_params.get("format") or _liked_format(request.headers.get("accept", ""))
+        if format not in FORMATS:
+            raise Refused(404, f"there is no result.{format[:20]}; there is result.{', result.'.join(FORMATS)}")
+        if job.state is not State.DONE:
+            raise Refused(409, job.error or f"it is not done yet, it is {job.state}")
+        headers = {"vary": "accept"} | ({"content-security-policy": TIMELINE} if format == "html" else {})
+        return FileResponse(job.result(format), media_type=RESULT_TYPES[format], headers=headers)
+
+    async def video(self, request: Request) -> Response:
+        """The video, or the part of it that a player asks for."""
+        media = self._job(request).media(request.path_params["file"])
+        if media is None:
+            raise Refused(404, "there is no such file")
+        path, media_type = media
+        headers = {"content-security-policy": "default-src 'none'; sandbox", "cache-control": "private, max-age=3600"}
+        return FileResponse(path, media_type=media_type, headers=headers)
+
+    def _job(self, request: Request) -> Job:
+        job = self._jobs.get(request.path_params["id"])
+        if job is None:
+            raise Refused(404, "there is no such job; it may have been deleted, or kept for long enough")
+        return job
+
+    def _told(self, job: Job) -> dict[str, object]:
+        return {**job.public(), "position": self._jobs.position(job)}
+
+
+async def page_file(request: Request) -> Response:
+    """A file of the page; their names are known, so that none is ever made of what a client says."""
+    name = request.path_params.get("name")
+    if name is None:
+        return HTMLResponse((PAGE / "index.html").read_bytes())
+    known = {file.name: file for file in PAGE.iterdir()}
+    kind = name.rpartition(".")[2]
+    if name not in known or kind not in PAGE_TYPES:
+        raise Refused(404, "there is no such file")
+    return Response(known[name].read_bytes(), media_type=PAGE_TYPES[kind], headers={"cache-control": "no-cache"})
+
+
+async def api_page(request: Request) -> Response:
+    """The API explained to people."""
+    return HTMLResponse(reference_page(openapi(), str(request.base_url).rstrip("/")))
+
+
+async def api_description(request: Request) -> Response:
+    """The API explained to programs."""
+    return JSONResponse(openapi())
+
+
+def _liked_format(accept: str) -> str:
+    """The format a client names first among those we have; JSON if it does not mind."""
+    named = (item.split(";")[0].strip() for item in accept.lower().split(","))
+    by_type = {media_type: format for format, media_type in RESULT_TYPES.items()}
+    return next((by_type[kind] for kind in named if kind in by_type), "json")
+
+
+class LingeringResponse(JSONResponse):
+    """An answer to a client that may still be sending: what it sends is read and dropped for a while, because a
+    connection that is closed in its face would take the answer with it."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer at once, then let the client finish."""
+        start = {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
+        await send(start)
+        await send({"type": "http.response.body", "body": self.body, "more_body": True})
+        try:
+            async with asyncio.timeout(LINGER_SECONDS):
+                while (await receive()).get("more_body", False):
+                    pass
+        except TimeoutError:
+            pass
+        await send({"type": "http.response.body", "body": b""})
+
+
+async def _refused(request: Request, error: Refused) -> Response:
+    return _error(request, error.status, error.reason)
+
+
+async def _queue_full(request: Request, error: QueueFull) -> Response:
+    wait = str(error.retry_after)
+    return _error(request, 503, f"{error}; try again in {wait} seconds", {"retry-after": wait})
+
+
+async def _not_found(request: Request, error: Exception) -> Response:
+    status = getattr(error, "status_code", 404)
+    return _error(request, status, "there is nothing here; /api says what there is")
+
+
+async def _broken(request: Request, error: Exception) -> Response:
+    return _error(request, 500, "the server made a mistake; its log says more")
+
+
+def _error(request: Request, status: int, reason: str, headers: dict[str, str] | None = None) -> Response:
+    kind = LingeringResponse if request.method == "POST" else JSONResponse
+    close = {"connection": "close"} if request.method == "POST" else {}
+    return kind({"error": reason}, status, {**(headers or {}), **close})

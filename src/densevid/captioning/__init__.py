@@ -1,0 +1,1 @@
+"""A video file becomes captions in files that people use: models by name, features from a cache, events, outputs."""

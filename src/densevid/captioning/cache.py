@@ -1,0 +1,119 @@
+"""What was worked out once is kept: features by file content and recipe, events by features, model and choice.
+
+A second run on the same file decodes nothing. The folder is `densevid` in the user's cache folder, or DENSEVID_CACHE;
+it stays under DENSEVID_CACHE_BYTES, the entries unused for longest going first. Nothing in it is ever needed: a file
+that cannot be read is made again, and where nothing can be written nothing is kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from densevid.artifacts import atomic_path, cache_folder, hash_of
+from densevid.errors import InputError
+
+if TYPE_CHECKING:
+    from densevid.tracks import FeatureTrack
+
+FORMAT = 1
+LIMIT_VARIABLE, USUAL_LIMIT = "DENSEVID_CACHE_BYTES", 4 << 30
+
+
+@dataclass(frozen=True)
+class CachedTrack:
+    """A track, and what could not be read of its video."""
+
+    track: FeatureTrack
+    warning: str | None = None
+
+
+@dataclass(frozen=True)
+class Cache:
+    """Entries by key; without a folder it keeps nothing."""
+
+    folder: Path | None
+
+    def events(self, key: str) -> dict[str, Any] | None:
+        """A plain value that was kept under this key."""
+        path = self._path("events", key, "json")
+        try:
+            content = json.loads(path.read_text(encoding="utf-8")) if path else None
+        except (OSError, ValueError):
+            return None
+        return content if isinstance(content, dict) else None
+
+    def keep_events(self, key: str, content: Mapping[str, Any]) -> None:
+        """Keep a plain value."""
+        if path := self._path("events", key, "json"):
+            with suppress(OSError, InputError), atomic_path(path) as temporary:
+                temporary.write_text(json.dumps(content), encoding="utf-8")
+
+    def track(self, key: str, recipe: str) -> CachedTrack | None:
+        """The features of a file, by the key of its content and the id of the recipe."""
+        path = self._path("features", hash_of({"content": key, "recipe": recipe, "format": FORMAT}), "safetensors")
+        if path is None or not path.is_file():
+            return None
+        from densevid.captioning.track_file import read_track
+
+        with suppress(OSError):
+            os.utime(path)  # used now, so dropped late
+        return read_track(path, recipe)
+
+    def keep_track(self, key: str, recipe: str, cached: CachedTrack) -> None:
+        """Keep the features of a file, and drop what has not been used for longest."""
+        path = self._path("features", hash_of({"content": key, "recipe": recipe, "format": FORMAT}), "safetensors")
+        if path is None:
+            return
+        from densevid.captioning.track_file import write_track
+
+        with suppress(OSError, InputError):
+            write_track(path, cached)
+            _drop_oldest(path.parent, _limit())
+
+    def _path(self, kind: str, key: str, suffix: str) -> Path | None:
+        return self.folder / kind / f"{key}.{suffix}" if self.folder else None
+
+
+def usual_cache() -> Cache:
+    """The user's own."""
+    return Cache(cache_folder())
+
+
+def content_key(path: Path) -> str:
+    """What a file holds, whatever it is called: the sha256 of its bytes."""
+    try:
+        with path.open("rb") as file:
+            return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+
+
+def code_key(folders: Iterable[Path]) -> str:
+    """The state of some source files, so that a changed program does not believe what an older one kept."""
+    statuses = {str(file): file.stat() for folder in folders for file in sorted(folder.glob("*.py"))}
+    return hash_of({name: [status.st_size, status.st_mtime_ns] for name, status in statuses.items()})
+
+
+def _limit() -> int:
+    try:
+        return int(os.environ.get(LIMIT_VARIABLE, USUAL_LIMIT))
+    except ValueError:
+        raise InputError(f"{LIMIT_VARIABLE} must be a number of bytes, got {os.environ[LIMIT_VARIABLE]!r}") from None
+
+
+def _drop_oldest(folder: Path, limit: int) -> None:
+    """Delete entries until all together are under the limit; half-written ones of others are left alone."""
+    entries = sorted((entry.stat().st_mtime, entry.stat().st_size, entry) for entry in folder.glob("*.safetensors"))
+    excess = sum(size for _, size, _ in entries) - limit
+    for _, size, entry in entries:
+        if excess <= 0:
+            break
+        entry.unlink(missing_ok=True)
+        excess -= size

@@ -1,0 +1,159 @@
+"""All that was named is captioned, one video after the other: a failure is noted and the others go on.
+
+What was worked out before comes from the cache, so the same command given again goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from densevid.artifacts import provenance, write_json, write_text
+from densevid.captioning.chosen_events import Choice, Span
+from densevid.captioning.inputs import Input, output_base
+from densevid.captioning.outputs import Target, details, require_room, shown_name, write_outputs
+from densevid.captioning.video_captioner import ModelError, VideoCaptioner
+from densevid.captioning.video_captions import VideoCaptions
+from densevid.errors import InputError, one_line
+from densevid.export.event_files import submission
+from densevid.export.index_page import IndexRow, index_page
+from densevid.progress import Watch, unwatched
+
+INDEX = "index.densevid"
+
+
+class DiskError(InputError):
+    """Nothing can be written any more."""
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What to choose of each video, what to write and where; see `densevid caption --help`."""
+
+    choice: Choice
+    formats: tuple[str, ...]
+    out: Path | None = None
+    embed: bool = False
+    burn: bool = False
+    explain: bool = False
+    spans: dict[str, list[Span]] | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one video: its events and files, or why there are none."""
+
+    given: Input
+    captioned: VideoCaptions | None = None
+    files: tuple[Path, ...] = ()
+    error: str | None = None
+
+
+@dataclass
+class CaptionRun:
+    """One command's worth of videos."""
+
+    captioner: VideoCaptioner
+    inputs: list[Input]
+    wishes: Wishes
+    outcomes: list[Outcome] = field(default_factory=list)
+
+    def check(self) -> list[str]:
+        """Raise on what would fail every video, before any is touched; lines of warning."""
+        warnings = []
+        sources = {id(given.source): given.source for given in self.inputs if given.source is not None}
+        for source in sources.values():
+            warnings.append(self.captioner.check(source))
+        return [line for line in warnings if line]
+
+    def run(self, watch: Watch = unwatched) -> Iterator[Outcome]:
+        """Caption and write, one by one."""
+        for number, given in enumerate(self.inputs):
+            watch("files", number / len(self.inputs))
+            outcome = self._attempt(given, watch)
+            self.outcomes.append(outcome)
+            yield outcome
+        watch("files", 1.0)
+
+    def write_index(self) -> Path | None:
+        """A page and an event file over all videos; None where there is one only."""
+        done = [outcome for outcome in self.outcomes if outcome.captioned]
+        if len(self.inputs) < 2 or not done:
+            return None
+        folder = self.wishes.out or _common_place(self.inputs)
+        videos = {shown_name(o.given.name): o.captioned for o in done if o.captioned}
+        content = submission(
+            {name: video.events for name, video in videos.items()},
+            details={name: details(video) for name, video in videos.items()},
+            provenance={**provenance(), "inputs": {"model": self.captioner.model_key}},
+        )
+        write_json(folder / f"{INDEX}.json", content)
+        rows = [_index_row(outcome, folder) for outcome in self.outcomes]
+        page = folder / f"{INDEX}.html"
+        write_text(page, index_page(shown_name(folder.resolve().name), rows, model=self.captioner.model.name))
+        return page
+
+    def _attempt(self, given: Input, watch: Watch) -> Outcome:
+        """One video; only what is wrong with itself is its failure."""
+        target = Target(output_base(given, self.wishes.out), self.wishes.embed, self.wishes.burn)
+        try:
+            require_room(target)
+            captioned = self._caption(given, watch)
+            if self.wishes.explain and given.file is not None:
+                target = replace(target, figures=self.captioner.explained(given.file))
+            return Outcome(given, captioned, tuple(self._write(captioned, target)))
+        except (ModelError, DiskError):
+            raise
+        except (InputError, OSError) as error:
+            return Outcome(given, error=_named(given, error))
+        except MemoryError:
+            return Outcome(given, error=f"{given.name}: there is not enough memory for it")
+
+    def _write(self, captioned: VideoCaptions, target: Target) -> list[Path]:
+        """A disk that takes no more ends the run: the next video would fare no better."""
+        try:
+            return write_outputs(captioned, target, self.wishes.formats)
+        except OSError as error:
+            reason = error.strerror or one_line(error)
+            raise DiskError(
+                f"cannot write {target.base}: {reason}; make room and give the same command again"
+            ) from error
+
+    def _caption(self, given: Input, watch: Watch) -> VideoCaptions:
+        choice = self.wishes.choice
+        if self.wishes.spans is not None:
+            if given.name not in self.wishes.spans:
+                raise InputError(f"{given.name}: the segments file says nothing about it")
+            choice = replace(choice, segments=tuple(self.wishes.spans[given.name]))
+        if given.source is not None:
+            return self.captioner.caption_from(given.source, given.name, choice)
+        assert given.file is not None
+        return self.captioner.caption_file(given.file, given.name, choice, watch)
+
+
+def _named(given: Input, error: Exception) -> str:
+    text = one_line(error)
+    known = str(given.file or given.name)
+    return shown_name(text if known in text or given.name in text else f"{known}: {text}")
+
+
+def _index_row(outcome: Outcome, folder: Path) -> IndexRow:
+    page = next((file for file in outcome.files if file.suffix == ".html"), None)
+    captioned = outcome.captioned
+    return IndexRow(
+        name=shown_name(outcome.given.name),
+        page=Path(os.path.relpath(page.resolve(), folder.resolve())) if page else None,
+        duration=captioned.duration if captioned else None,
+        sentences=tuple(event.sentence for event in captioned.events) if captioned else (),
+        error=outcome.error,
+    )
+
+
+def _common_place(inputs: list[Input]) -> Path:
+    """The folder that all videos lie in or below; the first one's own where there is none."""
+    first = inputs[0].place.resolve()
+    others = [given.place.resolve() for given in inputs]
+    shared = [folder for folder in (first, *first.parents) if all(folder in (o, *o.parents) for o in others)]
+    return shared[0] if shared and shared[0] != Path(shared[0].anchor) else first

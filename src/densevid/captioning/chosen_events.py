@@ -1,0 +1,90 @@
+"""Which events of a video a person gets: a summary that tells it, the best few, everything, or given spans."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from densevid.errors import InputError
+from densevid.events import Event
+from densevid.progress import Watch, unwatched
+
+if TYPE_CHECKING:
+    from densevid.checkpoint import LoadedModel
+    from densevid.inference.captioner import Captioner
+    from densevid.tracks import FeatureTrack
+
+Span = tuple[float, float]
+Mask = tuple[float, ...]
+MOST_MASKS = 100  # a dense list has hundreds of events, and nobody looks at the masks of all
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What is asked for; given spans overrule the rest."""
+
+    top: int | None = None
+    dense: bool = False
+    segments: tuple[Span, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.top is not None and self.top < 1:
+            raise InputError(f"--top must be at least 1, got {self.top}")
+        if self.top is not None and self.dense:
+            raise InputError("--top N and --dense exclude each other; give one of them")
+
+    @property
+    def text(self) -> str:
+        """In a word or two, for the files that are written."""
+        if self.segments is not None:
+            return "given segments"
+        return "dense" if self.dense else f"top {self.top}" if self.top else "summary"
+
+
+@dataclass(frozen=True)
+class ChosenEvents:
+    """Events in the order of time; `masks` has the event mask of each over the steps, or nothing at all."""
+
+    events: tuple[Event, ...]
+    masks: tuple[Mask, ...] = ()
+
+    @classmethod
+    def of_plain(cls, events: Any, masks: Any) -> ChosenEvents:
+        """Back from plain values."""
+        return cls(tuple(Event(*row) for row in events), tuple(tuple(map(float, mask)) for mask in masks))
+
+    def as_plain(self) -> dict[str, Any]:
+        """Values that JSON can hold."""
+        rows = [(event.start, event.end, event.sentence, event.score) for event in self.events]
+        return {"events": rows, "masks": self.masks}
+
+
+def chosen_events(
+    loaded: LoadedModel, captioner: Captioner, track: FeatureTrack, choice: Choice, watch: Watch = unwatched
+) -> ChosenEvents:
+    """The events of a track, as they were asked for."""
+    if choice.segments is not None:
+        return ChosenEvents(tuple(captioner.caption_segments(track, choice.segments)))
+    from densevid.inference.calibration import Calibration
+    from densevid.inference.storyteller import Storyteller
+    from densevid.inference.summary import SummaryRules
+
+    config = captioner.config
+    rules = None if choice.dense else SummaryRules.of(config.inference, config.model.window, choice.top)
+    calibration = None if loaded.calibration is None else Calibration.of_table(loaded.calibration)
+    teller = Storyteller(captioner, summary=rules, calibration=calibration)
+    watch("events", 0.0)
+    told = next(teller.told([track]))
+    events = sorted(teller.finish(told), key=lambda event: (event.start, event.end))
+    if teller.is_long(track) or len(events) > MOST_MASKS:
+        return ChosenEvents(tuple(events))
+    anchors = {(event.start, event.end): anchor for event, anchor in zip(told.events(), told.anchor_P, strict=True)}
+    return ChosenEvents(tuple(events), _masks(loaded, track, [anchors[event.start, event.end] for event in events]))
+
+
+def _masks(loaded: LoadedModel, track: FeatureTrack, anchors: Sequence[int]) -> tuple[Mask, ...]:
+    """What of the video each event was told from, to three digits."""
+    from densevid.inference.explain import masks_of_anchors
+
+    return tuple(tuple(mask.round(3).tolist()) for mask in masks_of_anchors(loaded, track, anchors))

@@ -1,0 +1,138 @@
+"""A captioned video becomes the files that were asked for, all called NAME.densevid.SOMETHING."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import densevid
+from densevid.artifacts import atomic_path, provenance, require_writable, write_json, write_text
+from densevid.captioning.video_captions import VideoCaptions
+from densevid.errors import InputError
+from densevid.export.chapters import ffmpeg_metadata, youtube_chapters
+from densevid.export.document import Figure
+from densevid.export.event_files import submission, table
+from densevid.export.subtitles import srt, webvtt
+
+MARK = ".densevid"
+USUAL = ("html", "vtt", "json")
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where the files of one video go, and how; `base` is their path without an ending, `figures` go into the page."""
+
+    base: Path
+    embed: bool = False
+    burn: bool = False
+    figures: tuple[Figure, ...] = ()
+
+    def path(self, ending: str) -> Path:
+        """The file of one ending."""
+        return self.base.with_name(f"{self.base.name}{MARK}.{ending}")
+
+
+Writer = Callable[[VideoCaptions, Target], None]
+
+
+def chosen_formats(text: str) -> tuple[str, ...]:
+    """`html,vtt` as names that are known, each once, in the order in which they must be written."""
+    names = {name.strip().lower() for name in text.split(",") if name.strip()}
+    if unknown := sorted(names - set(WRITERS)):
+        raise InputError(f"--format {unknown[0]}: no such format; there are {', '.join(WRITERS)}")
+    if not names:
+        raise InputError(f"--format: name at least one of {', '.join(WRITERS)}")
+    return tuple(name for name in WRITERS if name in names)
+
+
+def require_room(target: Target) -> None:
+    """Raise before the work if the files could not be written after it."""
+    try:
+        require_writable(target.path("json"))
+    except InputError as error:
+        raise InputError(f"{error}; give another place with --out DIR") from None
+
+
+def write_outputs(captioned: VideoCaptions, target: Target, formats: tuple[str, ...]) -> list[Path]:
+    """Write every format; the paths, in the order of the formats."""
+    paths: list[Path] = []
+    for number, figure in enumerate(target.figures, start=1):
+        paths.append(target.path(f"{number}.png"))
+        with atomic_path(paths[-1]) as temporary:
+            temporary.write_bytes(figure.png)
+    for name in formats:
+        endings, write = WRITERS[name]
+        write(captioned, target)
+        paths += [target.path(ending) for ending in endings]
+    return paths
+
+
+def details(captioned: VideoCaptions) -> dict[str, Any]:
+    """What our files say about a video beside its events."""
+    return {
+        "file": shown_name(captioned.file.name) if captioned.file else None,
+        "duration": captioned.duration,
+        "chosen": captioned.chosen,
+        "model": captioned.model,
+        "warning": captioned.warning,
+    }
+
+
+def shown_name(name: str) -> str:
+    """A file's name as text that can be written anywhere: bytes that are no letters become question marks."""
+    return name.encode("utf-8", "replace").decode("utf-8")
+
+
+def _write_json(captioned: VideoCaptions, target: Target) -> None:
+    video = shown_name(captioned.name)
+    inputs = {"video": captioned.content, "model": captioned.model_key}
+    block = {**provenance(), "inputs": inputs}
+    content = submission({video: captioned.events}, details={video: details(captioned)}, provenance=block)
+    write_json(target.path("json"), content)
+
+
+def _write_vtt(captioned: VideoCaptions, target: Target) -> None:
+    note = f"made by densevid {densevid.__version__}, model {captioned.model}"
+    write_text(target.path("vtt"), webvtt(captioned.events, note=note))
+
+
+def _write_srt(captioned: VideoCaptions, target: Target) -> None:
+    write_text(target.path("srt"), srt(captioned.events))
+
+
+def _write_csv(captioned: VideoCaptions, target: Target) -> None:
+    write_text(target.path("csv"), table(captioned.events))
+
+
+def _write_chapters(captioned: VideoCaptions, target: Target) -> None:
+    title = shown_name(captioned.file.stem if captioned.file else captioned.name)
+    write_text(target.path("ffmetadata"), ffmpeg_metadata(captioned.events, title=title))
+    write_text(target.path("chapters.txt"), youtube_chapters(captioned.events, captioned.duration))
+
+
+def _write_mp4(captioned: VideoCaptions, target: Target) -> None:
+    from densevid.export.subtitled_video import write_subtitled
+
+    if captioned.file is None:
+        raise InputError(f"{captioned.name}: features alone have no pictures to make an mp4 of")
+    write_subtitled(captioned.file, target.path("mp4"), captioned.events, burn=target.burn)
+
+
+def _write_html(captioned: VideoCaptions, target: Target) -> None:
+    from densevid.captioning.timeline_document import timeline_document
+    from densevid.export.timeline import timeline_page
+
+    write_text(target.path("html"), timeline_page(timeline_document(captioned, target)))
+
+
+WRITERS: dict[str, tuple[tuple[str, ...], Writer]] = {  # the mp4 first: a page may show it
+    "mp4": (("mp4",), _write_mp4),
+    "html": (("html",), _write_html),
+    "vtt": (("vtt",), _write_vtt),
+    "srt": (("srt",), _write_srt),
+    "json": (("json",), _write_json),
+    "chapters": (("ffmetadata", "chapters.txt"), _write_chapters),
+    "csv": (("csv",), _write_csv),
+}

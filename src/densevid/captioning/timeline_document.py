@@ -1,0 +1,48 @@
+"""A captioned video becomes the document of its timeline page: the video, its events, a thumbnail for each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import densevid
+from densevid.captioning.outputs import Target, shown_name
+from densevid.captioning.video_captions import VideoCaptions
+from densevid.export.document import ShownEvent, ShownVideo, TimelineDocument, media_type_of
+
+MOST_THUMBNAILS = 100  # a dense list has hundreds of events, and their pictures would make a page of many megabytes
+
+
+def timeline_document(captioned: VideoCaptions, target: Target) -> TimelineDocument:
+    """What the page at `target` shows."""
+    pictures, masks = _thumbnails(captioned), captioned.masks or ((),) * len(captioned.events)
+    events = tuple(
+        ShownEvent(event, confidence=min(1.0, max(0.0, event.score)), mask=mask, thumbnail=picture)
+        for event, mask, picture in zip(captioned.events, masks, pictures, strict=True)
+    )
+    warning = f"; {captioned.warning}" if captioned.warning else ""
+    return TimelineDocument(
+        title=shown_name(captioned.file.name if captioned.file else captioned.name),
+        duration=captioned.duration,
+        events=events,
+        video=_video(captioned.file, target),
+        model=captioned.model,
+        mask_seconds=captioned.mask_seconds,
+        figures=target.figures,
+        provenance=f"densevid {densevid.__version__}, model {captioned.model}, {captioned.chosen}{warning}",
+    )
+
+
+def _video(file: Path | None, target: Target) -> ShownVideo | None:
+    """The file itself; where no browser plays it, the .mp4 that was made of it, if there is one."""
+    if file is None:
+        return None
+    playable = target.path("mp4") if not media_type_of(file) and target.path("mp4").is_file() else file
+    return ShownVideo.embedded(playable) if target.embed else ShownVideo.linked(playable, target.path("html"))
+
+
+def _thumbnails(captioned: VideoCaptions) -> list[bytes | None]:
+    if captioned.file is None or len(captioned.events) > MOST_THUMBNAILS:
+        return [None] * len(captioned.events)
+    from densevid.export.thumbnails import thumbnails
+
+    return thumbnails(captioned.file, [(event.start + event.end) / 2 for event in captioned.events])

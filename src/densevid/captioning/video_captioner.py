@@ -1,0 +1,212 @@
+"""VideoCaptioner: one model, from a video file to events. Features and events come from the cache where they are there.
+
+`densevid.load()` gives one, `densevid.caption(video)` uses one for a single call, the `caption` command one for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import densevid
+from densevid.artifacts import fingerprint, hash_of
+from densevid.captioning.cache import Cache, CachedTrack, code_key, content_key, usual_cache
+from densevid.captioning.chosen_events import Choice, ChosenEvents, Span, chosen_events
+from densevid.captioning.installed_models import InstalledModel, find_model
+from densevid.captioning.video_captions import FoundEvents, VideoCaptions
+from densevid.errors import InputError
+from densevid.events import Event
+from densevid.progress import Watch, unwatched
+
+if TYPE_CHECKING:
+    from densevid.checkpoint import LoadedModel
+    from densevid.data.feature_source import FeatureSource
+    from densevid.export.document import Figure
+    from densevid.inference.captioner import Captioner
+    from densevid.tracks import FeatureTrack
+    from densevid.video.extract import Extractor
+
+Device = Literal["auto", "cpu", "cuda"]
+PACKAGE = Path(densevid.__file__).parent
+
+
+class ModelError(InputError):
+    """The model itself cannot be used, so no video can be captioned with it."""
+
+
+class VideoCaptioner:
+    """A model that captions video files. Nothing heavy is loaded before it is needed."""
+
+    def __init__(self, model: InstalledModel, *, device: Device = "auto", cache: Cache | None = None) -> None:
+        self.model, self.device = model, device
+        self.cache = cache if cache is not None else usual_cache()
+
+    def caption(
+        self,
+        video: Path | str | FeatureTrack,
+        *,
+        top: int | None = None,
+        dense: bool = False,
+        segments: Sequence[Span] | None = None,
+    ) -> list[Event]:
+        """The events of a video file or a feature track, in the order of time: a short list, `top` N at most, all of
+        them (`dense`), or what happens in given spans of seconds.
+        """
+        choice = Choice(top, dense, None if segments is None else tuple(segments))
+        if isinstance(video, Path | str):
+            return list(self.caption_file(Path(video), Path(video).stem, choice).events)
+        return list(self.caption_track(video, choice).events)
+
+    def caption_file(self, path: Path, name: str, choice: Choice, watch: Watch = unwatched) -> VideoCaptions:
+        """A video file with its events."""
+        content = content_key(path) if path.is_file() else None
+        key = content and hash_of({"video": content, "model": self.model_key, "choice": repr(choice)})
+        found = FoundEvents.of(self.cache.events(key)) if key else None
+        if found is None:
+            made = self.track(path, watch, content)
+            found = self._find(made.track, made.warning, choice, watch)
+            if key:
+                self.cache.keep_events(key, found.as_plain())
+        for stage in ("decode", "features", "events", "sentences"):
+            watch(stage, 1.0)
+        return self._captions(name, path, found, choice, content)
+
+    def caption_from(self, source: FeatureSource, video: str, choice: Choice) -> VideoCaptions:
+        """A video of a feature store with its events."""
+        track = source.track(video)
+        if self._reduces(source) and self.loaded.reduction and self.loaded.recipe:
+            track = self.loaded.reduction.apply_to_track(track, self.loaded.recipe)
+        return self._captions(video, None, self._find(track, None, choice, unwatched), choice, None)
+
+    def caption_track(self, track: FeatureTrack, choice: Choice, watch: Watch = unwatched) -> ChosenEvents:
+        """The events of a track, which must be of the model's own recipe."""
+        recipe = self.loaded.recipe
+        if track.recipe is not None and recipe is not None and track.recipe != recipe.id:
+            raise InputError(f"the features were made with recipe {track.recipe}, the model reads {recipe.id}")
+        return chosen_events(self.loaded, self.captioner, track, choice, watch)
+
+    def track(self, path: Path, watch: Watch = unwatched, content: str | None = None) -> CachedTrack:
+        """The features of a video file as the model reads them, from the cache where they are there."""
+        content = content or (content_key(path) if path.is_file() else None)
+        recipe = self.extractor.recipe.id
+        cached = self.cache.track(content, recipe) if content else None
+        if cached is None:
+            cached = CachedTrack(*self.extractor.extract(path, watch))
+            if content:
+                self.cache.keep_track(content, recipe, cached)
+        watch("decode", 1.0)
+        watch("features", 1.0)
+        return cached
+
+    def explained(self, path: Path) -> tuple[Figure, ...]:
+        """Figures of what the model saw in a video file: masks, and where words looked."""
+        from densevid.export.plots import explanation_figures
+        from densevid.inference.explain import explain
+
+        return explanation_figures(explain(self.loaded, self.track(path).track))
+
+    def check(self, source: FeatureSource) -> str | None:
+        """Raise unless the model can read this source; a line of warning if that cannot be known."""
+        from densevid.data.feature_source import check_recipe
+
+        if self._reduces(source):
+            return None
+        features = self.loaded.config.features
+        streams = tuple(zip(features.streams, features.widths, strict=True))
+        return check_recipe(self.loaded.recipe, streams, source)
+
+    @cached_property
+    def loaded(self) -> LoadedModel:
+        """The loaded model folder."""
+        from densevid.checkpoint import load_model
+
+        with _about_the_model():
+            return load_model(self.model.folder)
+
+    @cached_property
+    def captioner(self) -> Captioner:
+        """The network, on its device."""
+        import torch
+
+        from densevid.inference.captioner import Captioner
+
+        there = torch.cuda.is_available()
+        if self.device == "cuda" and not there:
+            raise ModelError("--device cuda: this machine has no usable CUDA device")
+        return Captioner(self.loaded, device="cuda" if there and self.device != "cpu" else "cpu")
+
+    @cached_property
+    def extractor(self) -> Extractor:
+        """What makes the model's own kind of features from a video."""
+        from densevid.video.recipes import extractor_of
+
+        loaded = self.loaded
+        if loaded.recipe is None:
+            raise ModelError(f"{self.model.folder}: does not say how its features are made; give it a feature store")
+        with _about_the_model():
+            return extractor_of(loaded.recipe, loaded.reduction, device=self.device)
+
+    @cached_property
+    def model_key(self) -> str:
+        """What decides about the events besides the video: the model's files and the program itself."""
+        files = {file.name: fingerprint(file) for file in sorted(self.model.folder.iterdir()) if file.is_file()}
+        rooms = [PACKAGE / room for room in ("captioning", "inference", "model", "video")]
+        return hash_of({"files": files, "densevid": densevid.__version__, "code": code_key(rooms)})
+
+    def _reduces(self, source: FeatureSource) -> bool:
+        """Whether the source holds what the model reads before it is reduced."""
+        reduction, recipe = self.loaded.reduction, self.loaded.recipe
+        if reduction is None or recipe is None or source.recipe is None:
+            return False
+        return reduction.recipe(source.recipe).id == recipe.id
+
+    def _find(self, track: FeatureTrack, warning: str | None, choice: Choice, watch: Watch) -> FoundEvents:
+        chosen = self.caption_track(track, choice, watch)
+        if choice.segments and (unseen := self.captioner.unseen(track, choice.segments)):
+            told = f"{unseen} of the given segments begin after all that the model reads; the last step stands in"
+            warning = f"{warning}; {told}" if warning else told
+        read = float(track.seconds(min(len(track), self.loaded.config.model.window)))
+        return FoundEvents(track.duration or float(track.seconds(len(track))), read, warning, chosen)
+
+    def _captions(
+        self, name: str, path: Path | None, found: FoundEvents, choice: Choice, content: str | None
+    ) -> VideoCaptions:
+        return VideoCaptions(
+            name=name,
+            file=path,
+            duration=found.duration,
+            events=found.chosen.events,
+            masks=found.chosen.masks,
+            mask_seconds=found.read_seconds,
+            chosen=choice.text,
+            model=self.model.name,
+            model_key=self.model_key,
+            warning=found.warning,
+            content=content,
+        )
+
+
+@contextmanager
+def _about_the_model() -> Iterator[None]:
+    """What goes wrong in here is the model's fault, not a video's."""
+    try:
+        yield
+    except InputError as error:
+        raise ModelError(str(error)) from error
+
+
+def load(model: str | Path | None = None, *, device: Device = "auto") -> VideoCaptioner:
+    """The model that comes with densevid, another by its name (`densevid models` lists them), or one by its folder."""
+    captioner = VideoCaptioner(find_model(model), device=device)
+    assert captioner.loaded
+    return captioner
+
+
+def caption(
+    video: Path | str, *, model: str | Path | None = None, top: int | None = None, dense: bool = False
+) -> list[Event]:
+    """The events of a video file, in the order of time; `load` the model once to caption several."""
+    return VideoCaptioner(find_model(model)).caption(video, top=top, dense=dense)

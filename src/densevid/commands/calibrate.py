@@ -1,0 +1,56 @@
+"""Fit how sure a model is of its events, on videos it has not learnt from, and write it into the model folder.
+
+MODEL_DIR/calibration.toml then turns scores into confidence: the probability that an event overlaps a true one with an
+IoU of at least .5. `densevid predict --summary` chooses by it and writes it as the score. A few hundred videos will do.
+
+  densevid calibrate --model RUN/model --features dev/features --references dev/references_1.json
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's arguments."""
+    parser.add_argument("--model", type=Path, required=True, metavar="MODEL_DIR", help="a model folder")
+    parser.add_argument(
+        "--features", type=Path, required=True, metavar="DIR|STORE", help="feature folder, file or store"
+    )
+    parser.add_argument("--references", type=Path, nargs="+", required=True, metavar="FILE", help="the true events")
+    clock = parser.add_mutually_exclusive_group()
+    clock.add_argument("--durations", type=Path, metavar="CSV", help="the release's id,duration,frames file")
+    clock.add_argument(
+        "--seconds-per-step", type=float, metavar="S", help="one number for all videos (default: the model's)"
+    )
+    parser.add_argument("--device", default=None, help="cpu, cuda, cuda:1, ... (default: cuda where there is one)")
+    parser.add_argument("--threads", type=int, default=None, help="CPU threads (default: torch's choice)")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Fit and write."""
+    from densevid.artifacts import provenance, require_writable, toml_text, write_text
+    from densevid.checkpoint import CALIBRATION, model_files
+    from densevid.data.annotations import read_annotations
+    from densevid.inference.fit_calibration import fit_calibration
+    from densevid.inference.predict import PredictionJob, open_job
+
+    target = arguments.model / CALIBRATION
+    require_writable(target)
+    job = PredictionJob(
+        model=arguments.model,
+        features=arguments.features,
+        durations=arguments.durations,
+        seconds_per_step=arguments.seconds_per_step,
+        device=arguments.device,
+        threads=arguments.threads,
+    )
+    opened = open_job(job)
+    truth = read_annotations(arguments.references).events
+    tracks = {video: opened.source.track(video) for video in opened.videos if video in truth}
+    calibration = fit_calibration(opened.captioner, tracks, truth)
+    inputs = [path for path in model_files(arguments.model) if path != target]
+    block = provenance(inputs=[*inputs, arguments.features, *arguments.references], command="calibrate")
+    write_text(target, toml_text({**calibration.as_table(), "provenance": block}))
+    print(f"{target}: fitted on {calibration.fitted['events']:,} events of {calibration.fitted['videos']:,} videos")

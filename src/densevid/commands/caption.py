@@ -1,0 +1,149 @@
+"""Caption videos: find their events, say what happens in each, and write a timeline page, subtitles and more.
+
+VIDEO is a file, FOLDER is searched for videos (its folders too), LIST is a .txt file with a path a line, STORE is a
+feature store. The timeline is printed, and NAME.densevid.html, .vtt and .json are written next to the video or in DIR.
+
+Examples:
+  densevid caption video.mp4
+  densevid caption video.mp4 --open                              (and look at the page)
+  densevid caption videos/ --out captions                        (one line each, and an index page)
+  densevid caption video.mp4 --format srt,chapters,csv
+  densevid caption video.mp4 --format mp4 --burn                 (the sentences in the pictures)
+  densevid caption video.mp4 --explain                           (what the model saw: masks, where words looked)
+  densevid caption video.mp4 --segments spans.txt                (lines of start and end; or a references file)
+  densevid caption features/ --model runs/mine/model --dense --out captions
+
+Formats: html (the page; --embed puts the video inside), vtt, srt, json (ActivityNet's form and our details), csv,
+chapters (ffmpeg's metadata and lines for a YouTube description), mp4 (with a subtitle track, or --burn).
+Features and events are kept in a cache (DENSEVID_CACHE, or densevid in the user's cache folder, at most
+DENSEVID_CACHE_BYTES), so a second run is fast and a run that was stopped goes on where it was.
+`--progress jsonl` writes {"stage": "decode|features|events|sentences|files", "done": 0..1}, one a line, to stderr.
+
+Exit code: 0 every video is captioned; 2 some cannot be (one line each on stderr, the others are); 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from densevid.errors import InputError
+
+if TYPE_CHECKING:
+    from densevid.captioning.caption_run import CaptionRun, Outcome
+    from densevid.commands.stages import StageBar
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's arguments."""
+    parser.add_argument("inputs", nargs="+", metavar="VIDEO|FOLDER|LIST|STORE", help="what to caption")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="where files go (default: next to each video)")
+    parser.add_argument("--format", default="html,vtt,json", metavar="A,B", help="html,vtt,srt,json,chapters,csv,mp4")
+    parser.add_argument("--top", type=int, metavar="N", help="at most the N best events")
+    parser.add_argument("--dense", action="store_true", help="every event that is proposed, overlapping ones too")
+    parser.add_argument("--segments", type=Path, metavar="FILE", help="caption these spans and propose nothing")
+    parser.add_argument("--model", metavar="NAME|DIR", help="an installed model or a model folder (default: ours)")
+    parser.add_argument("--embed", action="store_true", help="put the video into the page, one file to send")
+    parser.add_argument("--burn", action="store_true", help="mp4: write the sentences into the pictures")
+    parser.add_argument("--explain", action="store_true", help="figures of what the model saw, as .png and in the page")
+    parser.add_argument("--open", action="store_true", help="show the page in the browser when it is done")
+    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="where to run (auto)")
+    parser.add_argument("--no-cache", action="store_true", help="neither use nor keep features and events")
+    parser.add_argument("--progress", choices=("bar", "jsonl", "none"), default="bar", help=argparse.SUPPRESS)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Caption everything that is named."""
+    job, refused = _prepared(args)
+    for line in job.check():
+        _complain(line)
+    single = len(job.inputs) == 1 and not refused
+    with _watch(args.progress, len(job.inputs)) as watch:
+        for outcome in job.run(watch):
+            watch.line(_timeline(outcome) if single else _line(outcome))
+            if outcome.captioned and outcome.captioned.warning:
+                _complain(f"{outcome.given.file}: {outcome.captioned.warning}")
+    page = job.write_index() or next((f for f in job.outcomes[-1].files if f.suffix == ".html"), None)
+    _tell_files(job, page, single)
+    if args.open and page:
+        import webbrowser
+
+        webbrowser.open(page.resolve().as_uri())
+    failures = [*refused, *(outcome.error for outcome in job.outcomes if outcome.error)]
+    for failure in failures:
+        _complain(failure)
+    return 2 if failures else 0
+
+
+def _prepared(args: argparse.Namespace) -> tuple[CaptionRun, list[str]]:
+    """Everything that can be refused before any work, and the inputs."""
+    from densevid.captioning.cache import Cache
+    from densevid.captioning.caption_run import CaptionRun, Wishes
+    from densevid.captioning.chosen_events import Choice
+    from densevid.captioning.inputs import find_inputs, read_spans
+    from densevid.captioning.installed_models import find_model
+    from densevid.captioning.outputs import chosen_formats
+    from densevid.captioning.video_captioner import VideoCaptioner
+
+    formats, choice = chosen_formats(args.format), Choice(args.top, args.dense)
+    model = find_model(args.model)
+    if args.out is not None and args.out.exists() and not args.out.is_dir():
+        raise InputError(f"--out {args.out}: it is a file; name a folder")
+    inputs, refused = find_inputs(args.inputs)
+    if not inputs:
+        raise InputError("; ".join(refused) or "no video was named")
+    spans = None if args.segments is None else read_spans(args.segments, [given.name for given in inputs])
+    wishes = Wishes(choice, formats, args.out, args.embed, args.burn, args.explain, spans)
+    captioner = VideoCaptioner(model, device=args.device, cache=Cache(None) if args.no_cache else None)
+    return CaptionRun(captioner, inputs, wishes), refused
+
+
+def _watch(kind: str, videos: int) -> StageBar:
+    from densevid.commands.stages import NoStages, StageBar, StageLines
+
+    return {"bar": StageBar, "jsonl": StageLines, "none": NoStages}[kind](videos)
+
+
+def _timeline(outcome: Outcome) -> str:
+    """The whole timeline of a single video."""
+    from densevid.captioning.outputs import shown_name
+    from densevid.export.chapters import clock
+    from densevid.export.terminal_timeline import Look, terminal_timeline
+
+    captioned = outcome.captioned
+    if captioned is None:
+        return ""
+    title = f"{shown_name(str(outcome.given.file or outcome.given.name))}, {clock(captioned.duration)}"
+    return f"{title}\n{terminal_timeline(captioned.events, captioned.duration, Look.of_stdout())}"
+
+
+def _line(outcome: Outcome) -> str:
+    """A video of several, on one line."""
+    from densevid.captioning.outputs import shown_name
+    from densevid.export.subtitles import printable
+    from densevid.export.terminal_timeline import NOTHING
+
+    name = printable(shown_name(outcome.given.name))
+    if outcome.captioned is None:
+        return f"{name}: failed"
+    events = outcome.captioned.events
+    count = f"{len(events)} event{'' if len(events) == 1 else 's'}"
+    first = max(events, key=lambda event: event.score, default=None)
+    return f"{name}: {count}, {printable(first.sentence)} ..." if first else f"{name}: {NOTHING}"
+
+
+def _tell_files(job: CaptionRun, page: Path | None, single: bool) -> None:
+    from densevid.captioning.outputs import shown_name
+
+    files = [file for outcome in job.outcomes for file in outcome.files]
+    if single and files:
+        print("\n" + "\n".join(f"  {shown_name(str(file))}" for file in files))
+    elif page:
+        done = sum(outcome.captioned is not None for outcome in job.outcomes)
+        print(f"\n{done} of {len(job.outcomes)} videos captioned: {shown_name(str(page))}")
+
+
+def _complain(line: str) -> None:
+    print(f"densevid: {line}", file=sys.stderr)

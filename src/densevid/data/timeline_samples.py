@@ -1,0 +1,214 @@
+"""Training data without end: every epoch asks for timelines that nobody has seen, composed by the loading processes.
+
+Sample i depends on the generator's seed and i alone, and which samples a step has on its number; so a run that stopped
+goes on with the very samples it would have seen, with any number of loading processes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from densevid.config import Config
+from densevid.data.batches import Batch, Sample, collate, encode_all
+from densevid.data.loading import Share
+from densevid.data.timeline_pool import SHORTEST_CROP
+from densevid.data.timelines import TimelineGenerator
+from densevid.data.vocabulary import Vocabulary
+from densevid.errors import InputError
+from densevid.tracks import FeatureRecipe, FloatArray
+from densevid.video.reduction import Reduction
+
+CHOICE, CLIP_CHOICE = 7, 8  # set the draws of events with their sentences, and of clips, apart from those of videos
+SEGMENTS_APART = 64  # more than any video gives: keeps the numbers of segments of different videos apart
+SORTED_TOGETHER = 4  # batches; those of similar length are padded less
+STEPS_APART, CLIP_STEPS_APART = 96, 32  # lengths of batches: few of them, since kernels are compiled for each
+Indices = tuple[list[int], list[int]]  # of videos and of clips
+
+
+class TimelineSamples(Dataset[Sample]):
+    """Sample i is timeline i with some of its events and a sentence for each; `clip(i)` is a clip by chance.
+
+    `len` is the number of videos of an epoch (`training.timelines`); any index beyond it works, too.
+    """
+
+    def __init__(self, generator: TimelineGenerator, vocabulary: Vocabulary, config: Config) -> None:
+        settings = config.training
+        self.generator, self.vocabulary, self.count = generator, vocabulary, settings.timelines
+        self.window, self.max_words = config.model.window, settings.max_words
+        self.segments_per_video, self.clips_per_batch = settings.segments_per_video, settings.clips_per_batch
+        self.shortest_batch = min(self.window, max(config.model.kernels))
+        widths = tuple(width for _, width in generator.collection.streams)
+        if widths != config.features.widths:
+            raise InputError(f"the clips' features are {widths} wide, the settings want {config.features.widths}")
+
+    def __len__(self) -> int:
+        return self.count
+
+    @property
+    def recipe(self) -> FeatureRecipe:
+        """How the clips' features were made."""
+        return self.generator.collection.recipe
+
+    @property
+    def reduction(self) -> Reduction | None:
+        """What they were reduced by."""
+        return self.generator.collection.reduction
+
+    @property
+    def fingerprint(self) -> dict[str, object]:
+        """What tells these samples from others."""
+        first = self.generator.plan(0)
+        return {"split": self.generator.split, "clips": len(self.generator.pool.events), "first": first.seconds}
+
+    def summary(self) -> str:
+        """One line."""
+        pool = self.generator.pool
+        clips = f"{len(pool.events):,} clips, {len(pool.background):,} more as background"
+        return f"timelines without end, {self.count:,} an epoch, composed of {clips}"
+
+    def __getitem__(self, index: int) -> Sample:
+        rng = np.random.default_rng((self.generator.seed, CHOICE, index))
+        timeline = self.generator.video(index)
+        features_TF = timeline.track.values[: self.window]
+        events = [event for event in timeline.plan.events if event.start < len(features_TF)]
+        chosen = rng.permutation(len(events))[: self.segments_per_video].tolist()
+        said = [str(rng.choice(events[number].sentences)) for number in chosen]
+        spans = [(event.start, min(event.end, len(features_TF))) for event in events]
+        return self._sample(index, timeline.video, features_TF, spans, chosen, said)
+
+    def clip(self, index: int) -> Sample:
+        """A single clip, cropped as the clips of a timeline are, told in several ways."""
+        rng = np.random.default_rng((self.generator.seed, CLIP_CHOICE, index))
+        clips = self.generator.pool.events.clips
+        clip = clips[int(rng.integers(len(clips)))]
+        rows = min(self.window, clip.rows - int(clip.rows * (1 - SHORTEST_CROP) * rng.random()))
+        first = clip.first_row + int(rng.integers(clip.rows - rows + 1))
+        assert self.generator.collection.features is not None
+        features_TF = self.generator.collection.features[first : first + rows]
+        told = rng.permutation(len(clip.captions))[: self.segments_per_video].tolist()
+        said = [clip.captions[number] for number in told]
+        return self._sample(index, clip.name, features_TF, [(0, rows)], [0] * len(said), said)
+
+    def _sample(
+        self,
+        index: int,
+        name: str,
+        features_TF: FloatArray,
+        spans: Sequence[tuple[int, int]],
+        chosen: list[int],
+        said: list[str],
+    ) -> Sample:
+        return Sample(
+            number_P=index * SEGMENTS_APART + torch.arange(len(chosen)),
+            video=name,
+            steps=len(features_TF),
+            features_TF=features_TF,
+            events_G2=torch.tensor(spans).float(),
+            segment_index_P=torch.tensor(chosen),
+            words_PL=encode_all(self.vocabulary, said, self.max_words),
+        )
+
+
+class TimelineLoader:
+    """Batches of an epoch without end, this process's share of each, composed by `workers` processes or by this one.
+
+    A few batches are composed together and cut by length, so that short videos need not be padded to the longest. The
+    processes go on from epoch to epoch.
+    """
+
+    def __init__(
+        self,
+        dataset: TimelineSamples,
+        size: int,
+        share: Share | None = None,
+        *,
+        workers: int = 0,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self.dataset, self.size, self.share = dataset, size, share or Share()
+        self.workers, self.device = workers, torch.device(device)
+        self._composed: Iterator[Batch] = iter(())
+        self._next = -1  # the step, counted from the beginning of the run, that they give next
+        if size < self.share.ranks:
+            raise InputError(f"a batch of {size} videos is too small for {self.share.ranks} processes")
+
+    def steps(self, epoch: int) -> int:
+        """How many batches an epoch has."""
+        return max(1, len(self.dataset) // self.size)
+
+    def batches(self, epoch: int, position: int = 0) -> Iterator[Batch]:
+        """The batches of an epoch from a position on, on the device."""
+        first, last = (epoch * self.steps(epoch) + step for step in (position, self.steps(epoch)))
+        if first != self._next:
+            self._composed = self._begin(first)
+        for step in range(first, last):
+            self._next = step + 1
+            yield next(self._composed).to(self.device)
+
+    def _begin(self, step: int) -> Iterator[Batch]:
+        """Batches from a step on, without end."""
+        loader: DataLoader[list[Batch]] = DataLoader(
+            _SortedBatches(self.dataset),
+            batch_size=None,
+            sampler=_WithoutEnd(self, step // SORTED_TOGETHER),
+            num_workers=self.workers,
+            pin_memory=self.device.type == "cuda" and torch.cuda.is_available(),
+            generator=torch.Generator(),  # of its own: a new loader must not move the run's random numbers
+        )
+        composed = (batch for together in loader for batch in together)
+        for _ in range(step % SORTED_TOGETHER):
+            next(composed)
+        return composed
+
+    def samples(self, step: int) -> Indices:
+        """The numbers of this process's videos and clips of a step, counted from the beginning of the run."""
+        videos, clips = (
+            list(range(step * size + self.share.rank, (step + 1) * size, self.share.ranks))
+            for size in (self.size, self.dataset.clips_per_batch)
+        )
+        return videos, clips
+
+
+@dataclass(frozen=True)
+class _WithoutEnd:
+    """The samples of a few steps that are composed together, and of the next few, and so on."""
+
+    loader: TimelineLoader
+    first: int
+
+    def __iter__(self) -> Iterator[list[Indices]]:
+        for group in count(self.first):
+            steps = range(group * SORTED_TOGETHER, (group + 1) * SORTED_TOGETHER)
+            yield [self.loader.samples(step) for step in steps]
+
+
+class _SortedBatches(Dataset[list[Batch]]):
+    """A dataset whose index is the samples of a few batches; these exchange videos and keep their sizes."""
+
+    def __init__(self, samples: TimelineSamples) -> None:
+        self.samples = samples
+
+    def __getitem__(self, groups: list[Indices]) -> list[Batch]:
+        together = sorted((self.samples[index] for videos, _ in groups for index in videos), key=lambda s: s.steps)
+        seed = (self.samples.generator.seed, CHOICE, groups[0][0][0])
+        places = np.random.default_rng(seed).permutation(len(groups)).tolist()
+        size = len(groups[0][0])
+        return [
+            self._batch(together[place * size : (place + 1) * size], clips)
+            for place, (_, clips) in zip(places, groups, strict=True)
+        ]
+
+    def _batch(self, videos: list[Sample], clips: list[int]) -> Batch:
+        beside = [self.samples.clip(index) for index in clips]
+        batch = self._side_by_side(videos, self.samples.shortest_batch, STEPS_APART)
+        return replace(batch, clips=self._side_by_side(beside, 1, CLIP_STEPS_APART)) if beside else batch
+
+    def _side_by_side(self, samples: list[Sample], shortest: int, apart: int) -> Batch:
+        longest = max(shortest, *(sample.steps for sample in samples))
+        return collate(samples, min(self.samples.window, -(-longest // apart) * apart))

@@ -1,0 +1,130 @@
+"""What a timeline page shows, as plain data: the caption command fills a document, `timeline_page` renders it.
+
+Nothing here knows a model or a browser, so that a page can be made of predictions, of references, or of both.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+from densevid.errors import InputError
+from densevid.events import Event
+
+REFERENCE, PREDICTED = "Reference", "Predicted"
+
+# What browsers play. The ending alone decides: a page links a file, it does not look into it.
+MEDIA_TYPES = {
+    ".mp4": "video/mp4",
+    ".m4v": "video/mp4",
+    ".mov": "video/mp4",
+    ".webm": "video/webm",
+    ".mkv": "video/webm",
+    ".ogv": "video/ogg",
+    ".ogg": "video/ogg",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ShownEvent:
+    """An event as the page shows it.
+
+    `mask` is the event mask over the steps (empty: none is shown), `thumbnail` a JPEG, `group` the name of the lanes
+    it lies in; without one, references stand under "Reference" and all others under "Predicted".
+    """
+
+    event: Event
+    confidence: float = 1.0
+    mask: tuple[float, ...] = ()
+    thumbnail: bytes | None = None
+    reference: bool = False
+    group: str = ""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.confidence <= 1:
+            raise InputError(f"the confidence of an event must be between 0 and 1, got {self.confidence}")
+
+    @property
+    def heading(self) -> str:
+        """Name of the lanes this event lies in."""
+        return self.group or (REFERENCE if self.reference else PREDICTED)
+
+
+@dataclass(frozen=True, slots=True)
+class ShownVideo:
+    """The video of a page: a relative `address`, or its `content` inside the page; `name` is how people call it."""
+
+    name: str
+    media_type: str = ""
+    address: str = ""
+    content: bytes = b""
+
+    @classmethod
+    def linked(cls, video: Path | str, page: Path | str) -> ShownVideo:
+        """A link from the page to the video by relative path: both can be moved together."""
+        video = Path(video)
+        relative = os.path.relpath(video.resolve(), Path(page).resolve().parent)
+        address = "./" + quote(
+            os.fsencode(Path(relative).as_posix())
+        )  # the dot keeps "a:b.mp4" from reading as a scheme
+        return cls(video.name, media_type_of(video), address=address)
+
+    @classmethod
+    def embedded(cls, video: Path | str) -> ShownVideo:
+        """The whole file inside the page: one file to send, a third larger than the video."""
+        video = Path(video)
+        try:
+            return cls(video.name, media_type_of(video), content=video.read_bytes())
+        except OSError as error:
+            raise InputError(f"{video}: cannot be read ({error.strerror})") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A picture that looks inside the model; `description` is read out to those who cannot see it."""
+
+    title: str
+    description: str
+    png: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineDocument:
+    """One video and its events. `mask_seconds` is the time that the steps of the masks cover (None: all of it)."""
+
+    title: str
+    duration: float
+    events: tuple[ShownEvent, ...] = ()
+    video: ShownVideo | None = None
+    model: str = ""
+    provenance: str = ""
+    mask_seconds: float | None = None
+    figures: tuple[Figure, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not 0 < self.duration < math.inf:
+            raise InputError(f"{self.title}: the duration of a video must be positive, got {self.duration}")
+
+    @property
+    def clock_digits(self) -> int:
+        """In a video of less than a minute, tenths of a second tell events apart."""
+        return 1 if self.seconds < 60 else 0
+
+    @property
+    def seconds(self) -> float:
+        """How far the timeline reaches: to the end of the video, or of an event that was annotated beyond it."""
+        return max([self.duration, *(shown.event.end for shown in self.events)])
+
+
+def media_type_of(path: Path | str) -> str:
+    """The media type that a file's ending promises; "" where no browser is known to play it."""
+    return MEDIA_TYPES.get(Path(path).suffix.lower(), "")
+
+
+def references(events: Iterable[Event]) -> tuple[ShownEvent, ...]:
+    """What people wrote about a video, to be shown above what a model says."""
+    return tuple(ShownEvent(event, reference=True) for event in events)

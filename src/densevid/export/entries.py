@@ -1,0 +1,83 @@
+"""The events of a document as the list of the page: what a reader without scripts sees, and all that scripts know."""
+
+from __future__ import annotations
+
+import base64
+
+import numpy as np
+
+from densevid.export.document import ShownEvent, TimelineDocument
+from densevid.export.layout import Layout
+from densevid.export.markup import clock_text, data_address, escaped
+
+MASK_POINTS = 240  # more than a lane has pixels for, few enough for hundreds of events
+
+
+def event_list(document: TimelineDocument, layout: Layout) -> str:
+    """All events in the order of the layout; a video without any says so."""
+    if not document.events:
+        return '<p class="empty">No event was found in this video with enough confidence to be shown.</p>'
+    items = "\n".join(_item(document.events[index], layout, index, document.clock_digits) for index in layout.order)
+    return f'<ol class="list">\n{items}\n</ol>'
+
+
+def group_filter(layout: Layout) -> str:
+    """Buttons that choose whose events are listed, where there are several groups."""
+    if len(layout.groups) < 2:
+        return ""
+    buttons = [_group_button("", "All", pressed=True)]
+    buttons += [_group_button(str(place), name, pressed=False) for place, name in enumerate(layout.groups)]
+    return f'<div class="groups" role="group" aria-label="Whose events">{"".join(buttons)}</div>'
+
+
+def _group_button(place: str, name: str, *, pressed: bool) -> str:
+    state = "true" if pressed else "false"
+    return f'<button type="button" data-group="{place}" aria-pressed="{state}"><bdi>{escaped(name)}</bdi></button>'
+
+
+def _item(shown: ShownEvent, layout: Layout, index: int, digits: int) -> str:
+    """One entry of the list, and in its data- attributes all that the scripts know of the event."""
+    event = shown.event
+    group = layout.group[index]
+    data = {
+        "start": f"{event.start:.3f}",
+        "end": f"{event.end:.3f}",
+        "group": group,
+        "group-name": layout.groups[group],
+        "lane": layout.lane[index],
+        "hue": layout.hue[index],
+        "confidence": "" if shown.reference else f"{shown.confidence:.3f}",
+        "mask": base64.b64encode(mask_bytes(shown.mask)).decode(),
+    }
+    attributes = " ".join(f'data-{name}="{escaped(str(value))}"' for name, value in data.items() if value != "")
+    span = f"{clock_text(event.start, digits)}–{clock_text(event.end, digits)}"
+    return (
+        f'<li {attributes}><button type="button">{_thumbnail(shown)}<span class="words">'
+        f'<span class="when"><span class="dot"></span>{span}{_badge(shown)}</span>'
+        f'<span class="sentence" dir="auto">{escaped(event.sentence) or "(no sentence)"}</span></span></button></li>'
+    )
+
+
+def _badge(shown: ShownEvent) -> str:
+    if shown.reference:
+        return '<span class="badge">reference</span>'
+    percent = round(100 * shown.confidence)
+    return (
+        f'<span class="score"><meter min="0" max="100" value="{percent}" aria-hidden="true"></meter>'
+        f'<span class="hidden-text">confidence </span>{percent}%</span>'
+    )
+
+
+def _thumbnail(shown: ShownEvent) -> str:
+    if shown.thumbnail is None:
+        return ""
+    return f'<img class="thumbnail" alt="" loading="lazy" src="{data_address("image/jpeg", shown.thumbnail)}">'
+
+
+def mask_bytes(mask: tuple[float, ...]) -> bytes:
+    """A mask as one byte a point, at most MASK_POINTS of them; longer ones are averaged."""
+    values = np.clip(np.nan_to_num(np.asarray(mask, dtype=np.float64)), 0, 1)
+    if len(values) > MASK_POINTS:
+        edges = np.linspace(0, len(values), MASK_POINTS + 1).astype(int)
+        values = np.add.reduceat(values, edges[:-1]) / np.diff(edges)
+    return np.round(255 * values).astype(np.uint8).tobytes()

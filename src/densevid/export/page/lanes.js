@@ -1,0 +1,168 @@
+// The timeline: a ruler, the mask of the event in view, and for every group of events as many lanes as it needs.
+
+const viewport = find(".viewport");
+const track = find(".track");
+const card = find(".card");
+const FEWEST_PIXELS_PER_TICK = 74;
+const MOST_PIXELS_PER_SECOND = 80;
+const TICKS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200];
+const bars = new Map();
+const playhead = make("div", "playhead");
+const ruler = make("div", "ruler");
+const ribbon = make("div", "ribbon");
+const ribbonName = make("span", "ribbon-name", "event mask");
+let zoom = 1;
+let ribbonEvent = null;
+
+const percent = (seconds) => `${(100 * seconds) / SECONDS}%`;
+
+function drawLanes() {
+  track.append(ruler, ribbon);
+  for (const name of new Set(events.map((event) => event.group))) track.append(drawGroup(name));
+  track.append(playhead);
+  ribbon.hidden = events.every((event) => event.mask.length === 0);
+}
+
+function drawGroup(group) {
+  const members = events.filter((event) => event.group === group);
+  const lanes = 1 + Math.max(...members.map((event) => event.lane));
+  const element = make("div", "group");
+  element.style.setProperty("--lanes", lanes);
+  element.classList.toggle("dense", lanes > 6);
+  if (new Set(events.map((event) => event.group)).size > 1) {
+    element.append(make("div", "group-name", make("span", "", members[0].groupName)));
+  }
+  const body = make("div", "lanes");
+  body.append(...members.map(drawBar));
+  element.append(body);
+  return element;
+}
+
+function drawBar(event) {
+  const label = make("span", "label", event.sentence);
+  label.dir = "auto";
+  const bar = make("div", "bar", label);
+  bar.dataset.hue = event.hue;
+  bar.dataset.place = event.place;
+  bar.style.left = percent(event.start);
+  bar.style.width = percent(event.end - event.start);
+  bar.style.setProperty("--lane", event.lane);
+  bar.style.setProperty("--confidence", event.confidence ?? 1);
+  bars.set(event, bar);
+  return bar;
+}
+
+function drawRuler() {
+  const pixelsPerSecond = track.clientWidth / SECONDS;
+  const gap = TICKS.find((seconds) => seconds * pixelsPerSecond >= FEWEST_PIXELS_PER_TICK) ?? 14400;
+  const ticks = [];
+  for (let second = 0; second < SECONDS - 0.3 * gap; second += gap) {
+    const tick = make("span", "tick", clockText(second));
+    tick.style.left = percent(second);
+    ticks.push(tick);
+  }
+  ruler.replaceChildren(...ticks);
+}
+
+function showMask(event) {
+  if (ribbonEvent === event) return;
+  ribbonEvent = event;
+  ribbon.replaceChildren(ribbonName, ...(event ? [maskPicture(event)] : []));
+  ribbon.dataset.hue = event ? event.hue : "";
+  ribbon.classList.toggle("name-right", Boolean(event) && event.start < SECONDS / 4);
+}
+
+function zoomTo(factor, clientX = null) {
+  if (!viewport.clientWidth) return;
+  const box = viewport.getBoundingClientRect();
+  const at = clientX === null ? playhead.offsetLeft - viewport.scrollLeft : clientX - box.left;
+  const anchor = Math.min(Math.max(at, 0), box.width);
+  const share = (viewport.scrollLeft + anchor) / track.clientWidth;
+  const most = Math.max(1, (SECONDS * MOST_PIXELS_PER_SECOND) / viewport.clientWidth);
+  zoom = Math.min(Math.max(1, factor), most);
+  track.style.width = `${100 * zoom}%`;
+  viewport.scrollLeft = share * track.clientWidth - anchor;
+  find("#zoom-out").disabled = find("#zoom-fit").disabled = zoom === 1;
+  find("#zoom-in").disabled = zoom === most;
+  drawRuler();
+  showWindow();
+}
+
+// Where events would be slivers, start with bars wide enough to read; the overview keeps the whole in sight.
+function firstZoom() {
+  const lengths = events.map((event) => event.end - event.start).sort((a, b) => a - b);
+  const typical = lengths[lengths.length >> 1] * (viewport.clientWidth / SECONDS);
+  return typical < 24 ? 64 / typical : 1;
+}
+
+function keepInView(seconds) {
+  const at = (seconds / SECONDS) * track.clientWidth;
+  const [left, width] = [viewport.scrollLeft, viewport.clientWidth];
+  if (at < left || at > left + width) viewport.scrollLeft = at - 0.2 * width;
+}
+
+function showCard(event, bar) {
+  const picture = event.item.querySelector("img")?.cloneNode() ?? "";
+  const text = make("p", "card-sentence", event.sentence);
+  text.dir = "auto";
+  const score = event.confidence === null ? event.groupName : `confidence ${scoreText(event)}`;
+  const facts = make("p", "card-facts", make("span", "", spanText(event)), make("span", "", score));
+  const mask = event.mask.length ? make("div", "card-mask", maskPicture(event)) : "";
+  card.replaceChildren(picture, make("div", "card-text", text, facts, mask));
+  card.dataset.hue = event.hue;
+  card.hidden = false;
+  const [box, own] = [bar.getBoundingClientRect(), card.getBoundingClientRect()];
+  const middle = (Math.max(box.left, 0) + Math.min(box.right, innerWidth)) / 2;
+  const left = Math.min(Math.max(8, middle - own.width / 2), document.documentElement.clientWidth - own.width - 8);
+  const above = box.top - own.height - 10;
+  card.style.left = `${left}px`;
+  card.style.top = `${above > 8 ? above : box.bottom + 10}px`;
+}
+
+const eventOf = (target) => events[target.closest?.(".bar")?.dataset.place];
+
+function startLanes(choose, current) {
+  drawLanes();
+  track.addEventListener("click", (click) => {
+    const event = eventOf(click.target);
+    if (event) choose(event);
+    else if (!ruler.contains(click.target)) player.seek(secondsAt(click.clientX));
+  });
+  track.addEventListener("pointerover", (pointer) => {
+    const event = eventOf(pointer.target);
+    if (event && pointer.pointerType === "mouse") showCard(event, bars.get(event));
+    else card.hidden = true;
+    showMask(event ?? current());
+  });
+  track.addEventListener("pointerleave", () => {
+    card.hidden = true;
+    showMask(current());
+  });
+  viewport.addEventListener("scroll", () => { card.hidden = true; showWindow(); }, { passive: true });
+  viewport.addEventListener("wheel", (wheel) => {
+    if (!wheel.ctrlKey && !wheel.metaKey) return;
+    wheel.preventDefault();
+    zoomTo(zoom * Math.exp(-wheel.deltaY / 300), wheel.clientX);
+  }, { passive: false });
+  startScrubbing();
+  find("#zoom-in").addEventListener("click", () => zoomTo(zoom * 2));
+  find("#zoom-out").addEventListener("click", () => zoomTo(zoom / 2));
+  find("#zoom-fit").addEventListener("click", () => zoomTo(1));
+  zoom = firstZoom();
+  new ResizeObserver(() => zoomTo(zoom)).observe(viewport);
+}
+
+function secondsAt(clientX) {
+  const box = track.getBoundingClientRect();
+  return ((clientX - box.left) / box.width) * SECONDS;
+}
+
+function startScrubbing() {
+  ruler.addEventListener("pointerdown", (pointer) => {
+    ruler.setPointerCapture(pointer.pointerId);
+    player.seek(secondsAt(pointer.clientX));
+  });
+  ruler.addEventListener("pointermove", (pointer) => {
+    if (ruler.hasPointerCapture(pointer.pointerId)) player.seek(secondsAt(pointer.clientX));
+  });
+}

@@ -1,0 +1,114 @@
+// Time moves, the page follows: which event is current, what is said about it, where the playhead stands.
+
+let chosen = null; // the event last asked for; stays current while its time lasts, even under others
+let current; // undefined until the first look at the clock, null where nothing is described
+const now = find(".now");
+
+// Of all events at a moment: the chosen one, else predictions before references, the latest start, the shortest.
+function eventAt(seconds) {
+  const here = events.filter((event) => event.start <= seconds + 1e-3 && seconds < event.end);
+  if (here.includes(chosen)) return chosen;
+  const rank = (a, b) => (a.confidence === null) - (b.confidence === null) || b.start - a.start || a.end - b.end;
+  return here.sort(rank)[0] ?? null;
+}
+
+function goTo(seconds) {
+  player.seek(seconds);
+  keepInView(player.time);
+}
+
+function goToEvent(event) {
+  chosen = event;
+  if (loopedEvent) loopedEvent = event;
+  goTo(event.start);
+}
+
+function choose(event) {
+  goToEvent(event);
+  player.play();
+}
+
+// The next event in the list as it is filtered; 0 goes to the first.
+function move(by) {
+  const shown = events.filter((event) => event.shown);
+  if (!shown.length) return;
+  const from = shown.indexOf(current);
+  const time = player.time;
+  const nearby = by > 0 ? shown.findIndex((event) => event.start > time) : shown.findLastIndex((event) => event.end <= time);
+  const target = by === 0 ? 0 : from >= 0 ? from + by : nearby;
+  const event = shown[Math.min(Math.max(target, 0), shown.length - 1)];
+  const inList = list.contains(document.activeElement);
+  goToEvent(event);
+  if (inList || by === 0) event.button.focus({ preventScroll: true });
+  scrollToItem(event);
+}
+
+function highlight(event) {
+  if (event === current) return;
+  if (current) {
+    current.item.removeAttribute("aria-current");
+    bars.get(current).classList.remove("current");
+  }
+  current = event;
+  if (event) {
+    event.item.setAttribute("aria-current", "true");
+    bars.get(event).classList.add("current");
+    if (!list.contains(document.activeElement)) standOn(event);
+    scrollToItem(event);
+  }
+  showNow(event);
+  showMask(event);
+}
+
+function showNow(event) {
+  now.dataset.hue = event ? event.hue : "-1";
+  now.classList.toggle("idle", !event);
+  const next = event ? null : events.find((other) => other.start > player.time);
+  const ahead = next ? `Next event at ${clockText(next.start, DIGITS)}` : "";
+  find(".now-time").textContent = event ? `${spanText(event)} · ${scoreText(event)}` : ahead;
+  find(".now-sentence").textContent = event ? event.sentence : "Nothing is described at this moment.";
+}
+
+function show(seconds) {
+  playhead.style.left = percent(Math.min(seconds, SECONDS));
+  find("#elapsed").textContent = clockText(seconds);
+  find(".now-sentence").setAttribute("aria-live", player.playing ? "off" : "polite");
+  highlight(eventAt(seconds));
+  if (player.playing) keepInView(seconds);
+}
+
+function toggleLoop() {
+  loopedEvent = loopedEvent ? null : current;
+  find("#loop").setAttribute("aria-pressed", String(loopedEvent !== null));
+}
+
+const copyCurrent = () => copyLink(current);
+
+function goToAddress() {
+  const seconds = momentOfAddress();
+  if (seconds !== null) goTo(seconds);
+}
+
+function start() {
+  const any = events.length > 0;
+  for (const part of document.querySelectorAll(".now, .timeline, .events-head label")) part.hidden = !any;
+  if (any) {
+    startLanes(choose, () => current);
+    startOverview();
+    startList(choose);
+    startDownloads();
+    player.onChange(show);
+    find("#previous").addEventListener("click", () => move(-1));
+    find("#next").addEventListener("click", () => move(1));
+    find("#loop").addEventListener("click", toggleLoop);
+    find("#copy-link").addEventListener("click", copyCurrent);
+  }
+  startKeyboard({ move, toggleLoop, copyCurrent });
+  startPlayer();
+  goToAddress();
+  addEventListener("hashchange", goToAddress);
+  changed();
+  document.documentElement.classList.add("ready");
+}
+
+start();

@@ -1,0 +1,190 @@
+"""A video with its captions as an .mp4 that plays everywhere: as a subtitle track beside the untouched pictures, or
+burned into them.
+
+Pictures and sound that an .mp4 can hold are copied as they are; others, and pictures that are written on, are encoded
+anew as H.264 and AAC. Time 0 of the result is where a player starts the original.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+import av
+import numpy as np
+from av.container import InputContainer, OutputContainer
+from av.subtitles.subtitle import SubtitleSet
+from av.video.frame import VideoFrame
+
+from densevid.artifacts import atomic_path
+from densevid.errors import InputError, one_line
+from densevid.events import Event
+from densevid.export.burned_in import Picture, draw_sentence
+from densevid.export.subtitles import printable
+from densevid.video.container import open_video
+from densevid.video.presentation import PresentationTimes
+
+HOLDS = {"mov", "mp4", "matroska", "webm"}  # containers whose packets say when they are shown
+COPIED_PICTURES = {"h264", "hevc", "av1", "vp9", "mpeg4"}
+COPIED_SOUND = {"aac", "mp3", "ac3", "opus"}
+ENCODER = {"preset": "veryfast", "crf": "20"}
+TICK = Fraction(1, 90000)
+ASS_HEADER = (  # what the encoder of subtitles wants to know: one plain style
+    b"[Script Info]\r\nScriptType: v4.00+\r\nPlayResX: 384\r\nPlayResY: 288\r\n\r\n[V4+ Styles]\r\n"
+    b"Format: Name, Fontname, Fontsize, PrimaryColour, SecondaryColour, OutlineColour, BackColour, Bold, Italic, "
+    b"Underline, StrikeOut, ScaleX, ScaleY, Spacing, Angle, BorderStyle, Outline, Shadow, Alignment, MarginL, MarginR, "
+    b"MarginV, Encoding\r\n"
+    b"Style: Default,Arial,16,&Hffffff,&Hffffff,&H0,&H0,0,0,0,0,100,100,0,0,1,1,0,2,10,10,10,1\r\n\r\n"
+    b"[Events]\r\nFormat: Layer, Start, End, Style, Name, MarginL, MarginR, MarginV, Effect, Text\r\n"
+)
+Draw = Callable[[Picture, float], Picture]
+
+
+def write_subtitled(video: Path, out: Path, events: Sequence[Event], *, burn: bool = False) -> None:
+    """Write `out`; what the file cannot give is one line."""
+    shown = sorted((event for event in events if printable(event.sentence)), key=lambda event: event.start)
+    try:
+        with (
+            open_video(video) as (source, stream),
+            atomic_path(out) as temporary,
+            av.open(str(temporary), "w", format="mp4", options={"movflags": "+faststart"}) as target,
+        ):
+            _Copy(source, stream, target, shown, burn).run()
+    except (av.FFmpegError, UnicodeError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{video}: cannot be written as an mp4 ({one_line(error)})") from error
+
+
+class _Copy:
+    """One source on its way into one target."""
+
+    def __init__(self, source: InputContainer, stream: Any, target: OutputContainer, events: Any, burn: bool) -> None:
+        self.source, self.stream, self.target, self.events = source, stream, target, events
+        self.zero = (source.start_time or 0) / av.time_base
+        self.sound: Any = next(iter(source.streams.audio), None)
+        keeps_times = bool(HOLDS & set(source.format.name.split(",")))
+        self.copies = keeps_times and not burn and stream.codec_context.name in COPIED_PICTURES
+        self.draw: Draw | None = self._draw if burn else None
+        self.times = PresentationTimes(source, stream)
+        self.wants_track = bool(events) and not burn
+
+    def run(self) -> None:
+        """Subtitles first, for they are few and the muxer sorts; then packet by packet as the source has them."""
+        pictures_out = self._pictures_out()
+        sound_out = self._sound_out()
+        if self.wants_track:
+            self.target.mux(list(self._subtitle_packets()))
+        used = [stream for stream, out in ((self.stream, True), (self.sound, sound_out)) if stream and out]
+        for packet in self._readable(used):
+            if packet.stream is self.stream:
+                self._copy(packet, pictures_out) if self.copies else self._encode(packet, pictures_out)
+            elif self.sound.codec_context.name in COPIED_SOUND:
+                self._copy(packet, sound_out)
+            else:
+                self._encode_sound(packet, sound_out)
+        if not self.copies:
+            self._encode(None, pictures_out)
+            self.target.mux(pictures_out.encode(None))
+        if sound_out is not None and self.sound.codec_context.name not in COPIED_SOUND:
+            self.target.mux(sound_out.encode(None))
+
+    def _pictures_out(self) -> Any:
+        if self.copies:
+            return self.target.add_stream_from_template(self.stream)
+        out: Any = self.target.add_stream("libx264", rate=25, options=ENCODER)
+        out.pix_fmt, out.codec_context.time_base, out.time_base = "yuv420p", TICK, TICK
+        return out
+
+    def _sound_out(self) -> Any:
+        """The track of the sound; a coding that is not known here has none."""
+        if self.sound is None or self.sound.codec_context is None:
+            return None
+        if self.sound.codec_context.name in COPIED_SOUND:
+            return self.target.add_stream_from_template(self.sound)
+        return self.target.add_stream("aac", rate=self.sound.codec_context.sample_rate or 44100)
+
+    def _readable(self, streams: list[Any]) -> Iterator[Any]:
+        """Packets up to where the file ends or breaks; those that end a stream are empty."""
+        try:
+            yield from _decodable(packet for packet in self.source.demux(streams) if packet.size)
+        except av.FFmpegError:
+            return
+
+    def _copy(self, packet: Any, out: Any) -> None:
+        shift = round(self.zero / packet.time_base)
+        packet.dts -= shift
+        packet.pts = packet.dts if packet.pts is None else packet.pts - shift
+        packet.stream = out
+        self.target.mux(packet)
+
+    def _encode(self, packet: Any, out: Any) -> None:
+        try:
+            frames = self.stream.codec_context.decode(packet)
+        except (EOFError, av.FFmpegError):  # damaged pictures are left out, as they are of the features
+            return
+        for frame in frames:
+            seconds = self.times.of_frame(frame)
+            picture = np.rot90(frame.to_ndarray(format="rgb24"), round(frame.rotation / 90))
+            picture = np.ascontiguousarray(picture[: picture.shape[0] // 2 * 2, : picture.shape[1] // 2 * 2])
+            if not out.codec_context.is_open:
+                out.height, out.width = picture.shape[:2]
+            made = VideoFrame.from_ndarray(self.draw(picture, seconds) if self.draw else picture, format="rgb24")
+            made.pts, made.time_base = round(seconds / TICK), TICK
+            self.target.mux(out.encode(made))
+
+    def _encode_sound(self, packet: Any, out: Any) -> None:
+        try:
+            frames = self.sound.codec_context.decode(packet)
+        except av.FFmpegError:
+            return
+        for frame in frames:
+            if frame.pts is not None:
+                frame.pts -= round(self.zero / frame.time_base)
+            self.target.mux(out.encode(frame))
+
+    def _subtitle_packets(self) -> Iterator[Any]:
+        """Cues that follow each other: where events overlap, the later one takes over."""
+        track: Any = self.target.add_stream("mov_text")
+        track.metadata["language"] = "eng"
+        context = track.codec_context
+        context.subtitle_header, context.time_base = ASS_HEADER, Fraction(1, 1000)
+        for event, after in zip_longest(self.events, self.events[1:]):
+            begin = round(event.start * 1000)
+            end = round(min(event.end, after.start if after and after.start > event.start else event.end) * 1000)
+            text = printable(event.sentence).replace("{", "(").replace("}", ")").replace("\\", "/")
+            subtitle = SubtitleSet.create(f"0,0,Default,,0,0,0,,{text}".encode(), 0, max(1, end - begin), begin)
+            packet = context.encode_subtitle(subtitle)
+            packet.pts = packet.dts = begin
+            packet.duration, packet.time_base, packet.stream = max(1, end - begin), Fraction(1, 1000), track
+            yield packet
+
+    def _draw(self, picture: Picture, seconds: float) -> Picture:
+        now = [event for event in self.events if event.start <= seconds < event.end]
+        return draw_sentence(picture, now[-1].sentence) if now else picture
+
+
+def _decodable(packets: Iterator[Any]) -> Iterator[Any]:
+    """Packets that all say when they are decoded: Matroska leaves it out of the first."""
+    waiting: dict[int, list[Any]] = {}
+    begun: set[int] = set()
+    for packet in packets:
+        stream = packet.stream.index
+        if packet.dts is None and stream not in begun:
+            waiting.setdefault(stream, []).append(packet)
+        elif packet.dts is not None:
+            begun.add(stream)
+            yield from _dated(waiting.pop(stream, []), packet.dts)
+            yield packet
+    for left in waiting.values():
+        yield from _dated(left, min(packet.pts or 0 for packet in left) + 1)
+
+
+def _dated(waiting: list[Any], before: int) -> list[Any]:
+    """Give packets the times at which they are decoded, one after the other, so that all are before a time."""
+    for number, packet in enumerate(reversed(waiting), start=1):
+        packet.dts = before - number * max(1, packet.duration or 1)
+    return waiting

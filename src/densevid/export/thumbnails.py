@@ -1,0 +1,85 @@
+"""Small pictures of a video at given times, for the events of a page.
+
+Near times are reached by decoding on, far ones by a jump to the key frame before them, so that a film of hours costs
+as much as it has events. A file that breaks on the way gives the pictures it can; the page does without the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import av
+import numpy as np
+from av.container import InputContainer
+from av.video.frame import VideoFrame
+from av.video.stream import VideoStream
+
+from densevid.video.container import open_video
+from densevid.video.presentation import PresentationTimes
+
+SIDE = 240  # pixels of the longer side; twice what the list shows, for sharp screens
+QUALITY = 78
+WORTH_A_JUMP = 4.0  # seconds; most files have a key frame more often
+
+
+def thumbnails(video: Path | str, seconds: Sequence[float], *, side: int = SIDE) -> list[bytes | None]:
+    """A JPEG of the frame on the screen at each of the times, None where nothing could be decoded."""
+    pictures: list[bytes | None] = [None] * len(seconds)
+    if not seconds:
+        return pictures
+    order = sorted(range(len(seconds)), key=seconds.__getitem__)
+    with open_video(video) as (container, stream):
+        shown = _frames_at(container, stream, [seconds[index] for index in order])
+        for index, frame in zip(order, shown, strict=False):
+            pictures[index] = _jpeg(frame, side)
+    return pictures
+
+
+def _frames_at(container: InputContainer, stream: VideoStream, seconds: Sequence[float]) -> Iterator[VideoFrame]:
+    """For each time, which only grow, the last frame that is not after it (or the first there is)."""
+    times = PresentationTimes(container, stream)
+    decoded = _decoded(container, stream)
+    frame = next(decoded, None)
+    if frame is None:
+        return
+    first_stamp = frame.time or 0.0
+    now = times.of_frame(frame)
+    coming: VideoFrame | None = frame
+    for wanted in seconds:
+        if wanted - now > WORTH_A_JUMP and _jump(container, first_stamp + wanted - times.first):
+            decoded, coming = _decoded(container, stream), None
+        while coming is None or times.of_frame(coming) <= wanted:
+            frame = coming or frame
+            coming = next(decoded, None)
+            if coming is None:
+                break
+        now = times.of_frame(frame)
+        yield frame
+
+
+def _jump(container: InputContainer, seconds: float) -> bool:
+    try:
+        container.seek(int(seconds * av.time_base), backward=True)
+    except (av.FFmpegError, OSError):
+        return False
+    return True
+
+
+def _decoded(container: InputContainer, stream: VideoStream) -> Iterator[VideoFrame]:
+    """Frames until the end or the first place that cannot be read."""
+    try:
+        yield from container.decode(stream)
+    except (av.FFmpegError, OSError):
+        return
+
+
+def _jpeg(frame: VideoFrame, side: int) -> bytes | None:
+    import cv2
+
+    scale = min(1.0, side / max(frame.width, frame.height))
+    width, height = max(1, round(frame.width * scale)), max(1, round(frame.height * scale))
+    picture = frame.reformat(width, height, "bgr24", interpolation="AREA").to_ndarray()
+    upright = np.ascontiguousarray(np.rot90(picture, round(frame.rotation / 90)), dtype=np.uint8)
+    fine, encoded = cv2.imencode(".jpg", upright, [cv2.IMWRITE_JPEG_QUALITY, QUALITY])
+    return encoded.tobytes() if fine else None

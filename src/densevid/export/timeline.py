@@ -1,0 +1,128 @@
+"""A document becomes one HTML file that works from disk: the last stop of a video that a person looks at.
+
+The page is `page/timeline.html` with the styles and scripts beside it written into it. All that comes from outside
+is escaped into the list of events, which is also where the scripts read it from; the policy of the page lets only its
+own script and styles run, by their hash, and forbids every request but the one for the video.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from pathlib import Path
+from string import Template
+
+import densevid
+from densevid.export.document import Figure, ShownVideo, TimelineDocument
+from densevid.export.entries import event_list, group_filter
+from densevid.export.layout import lay_out
+from densevid.export.markup import clock_text, count_text, data_address, escaped
+
+PAGE = Path(__file__).parent / "page"
+SCRIPTS = ("events.js", "player.js", "lanes.js", "overview.js", "list.js", "downloads.js", "keyboard.js", "main.js")
+
+
+def timeline_page(document: TimelineDocument) -> str:
+    """The whole page as text."""
+    css = (PAGE / "timeline.css").read_text(encoding="utf-8")
+    script = "\n".join((PAGE / name).read_text(encoding="utf-8") for name in SCRIPTS)
+    layout = lay_out(document.events)
+    parts = {
+        "policy": _policy(css, script),
+        "version": densevid.__version__,
+        "css": css,
+        "script": script,
+        "title": escaped(document.title),
+        "seconds": f"{document.seconds:.3f}",
+        "mask_seconds": f"{document.mask_seconds or document.duration:.3f}",
+        "digits": str(document.clock_digits),
+        "duration": clock_text(document.duration),
+        "facts": _facts(document),
+        "legend": _legend(document),
+        "groups": group_filter(layout),
+        "events": event_list(document, layout),
+        "figures": _figures(document.figures),
+        "downloads": _downloads(document),
+        "provenance": escaped(document.provenance),
+        **_video_parts(document.video),
+    }
+    return Template((PAGE / "timeline.html").read_text(encoding="utf-8")).substitute(parts)
+
+
+def _policy(css: str, script: str) -> str:
+    """Nothing may be fetched but the video; only this very script and these very styles run."""
+    return "; ".join(
+        (
+            "default-src 'none'",
+            f"script-src '{_hash(script)}'",
+            f"style-src '{_hash(css)}'",
+            "img-src data:",
+            "media-src 'self' file: blob:",  # a page opened from disk is no 'self' in every browser
+            "base-uri 'none'",
+            "form-action 'none'",
+        )
+    )
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _facts(document: TimelineDocument) -> str:
+    said = sum(not shown.reference for shown in document.events)
+    references = len(document.events) - said
+    facts = [clock_text(document.duration), count_text(said, "event")]
+    facts += [count_text(references, "reference")] if references else []
+    facts += [document.model] if document.model else []
+    return " <span aria-hidden='true'>·</span> ".join(f"<span>{escaped(fact)}</span>" for fact in facts)
+
+
+def _legend(document: TimelineDocument) -> str:
+    compared = {shown.reference for shown in document.events} == {True, False}
+    return "Colour: the reference it overlaps by 0.3 or more; grey: none" if compared else ""
+
+
+def _figures(figures: tuple[Figure, ...]) -> str:
+    if not figures:
+        return ""
+    shown = "\n".join(map(_figure, figures))
+    return f'<section class="figures" aria-labelledby="inside"><h2 id="inside">Inside the model</h2>{shown}</section>'
+
+
+def _figure(figure: Figure) -> str:
+    description = escaped(figure.description)
+    return (
+        f'<figure><div class="picture"><img loading="lazy" alt="" src="{data_address("image/png", figure.png)}"></div>'
+        f"<figcaption><strong>{escaped(figure.title)}</strong> {description}</figcaption></figure>"
+    )
+
+
+def _downloads(document: TimelineDocument) -> str:
+    if not document.events:
+        return ""
+    return (
+        'Save as <button type="button" id="save-vtt">WebVTT</button> <button type="button" id="save-json">JSON</button>'
+    )
+
+
+def _video_parts(video: ShownVideo | None) -> dict[str, str]:
+    if video is None:
+        return {
+            "video": "<video controls playsinline></video>",  # for the file that a reader may choose
+            "embedded": "",
+            "missing_reason": "This timeline came without a video.",
+        }
+    name = f"<bdi>{escaped(video.name)}</bdi>"
+    source = f' src="{escaped(video.address)}"' if video.address else ""
+    content = ""
+    if video.content:
+        encoded = base64.b64encode(video.content).decode()
+        content = (
+            f'<script type="text/plain" id="embedded-video" data-type="{escaped(video.media_type)}">{encoded}</script>'
+        )
+    return {
+        "video": f'<video controls playsinline preload="metadata"{source}></video>',
+        "embedded": content,
+        "missing_reason": f"{name} cannot be played: it is not where this page looks for it, or in a form that "
+        "this browser does not know.",
+    }

@@ -1,0 +1,101 @@
+"""Fit a model's confidence on videos it has not learnt from: what it says against what is true.
+
+First the curve that judges proposals, on everything that is proposed; then, with it, the curve that judges events, on
+what summaries hold. Both are a handful of numbers and go into the model folder.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from densevid.errors import InputError
+from densevid.events import Event
+from densevid.inference.calibration import (
+    RIGHT_IOU,
+    Calibration,
+    LogisticCurve,
+    event_columns,
+    proposal_columns,
+)
+from densevid.inference.captioner import Captioner
+from densevid.inference.selection import WHOLE_VIDEO, Selection
+from densevid.inference.storyteller import Storyteller, in_batches
+from densevid.inference.summary import SummaryRules
+from densevid.intervals import temporal_iou
+from densevid.tracks import FeatureTrack
+
+AS_IT_IS = LogisticCurve(("confidence",), (1.0,), 0.0)
+Truth = Mapping[str, Sequence[Event]]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What events were judged by, column by column, and which of them were right."""
+
+    columns: dict[str, npt.NDArray[np.float64]]
+    right_N: npt.NDArray[np.bool_]
+
+    def curve(self) -> LogisticCurve:
+        """The curve of these events."""
+        return LogisticCurve.fit(self.columns, self.right_N)
+
+
+def fit_calibration(captioner: Captioner, tracks: Mapping[str, FeatureTrack], truth: Truth) -> Calibration:
+    """Both curves, from what the captioner says of some videos; what it cannot read of a long one is not held true."""
+    videos = [video for video in tracks if truth.get(video)]
+    if not videos:
+        raise InputError("no video has both features and true events; are the ids written the same way?")
+    proposed = judged_proposals(captioner, [tracks[video] for video in videos], [truth[video] for video in videos])
+    first = Calibration(proposed.curve(), AS_IT_IS)
+    rules = SummaryRules.of(captioner.config.inference, captioner.config.model.window)
+    teller = Storyteller(captioner, summary=rules, calibration=first)
+    told = judged_events(teller, [tracks[video] for video in videos], [truth[video] for video in videos])
+    fitted = {"videos": len(videos), "proposals": len(proposed.right_N), "events": len(told.right_N), "iou": RIGHT_IOU}
+    return replace(first, event=told.curve(), fitted=fitted)
+
+
+def judged_proposals(captioner: Captioner, tracks: Sequence[FeatureTrack], truth: Sequence[Sequence[Event]]) -> Judged:
+    """All that is proposed in the first window of each video; nothing is captioned."""
+    rows = iter(zip(tracks, truth, strict=True))
+    columns: list[dict[str, Tensor]] = []
+    right: list[Tensor] = []
+
+    def look(selection: Selection, steps_B: Tensor) -> Selection:
+        kept_BK = selection.kept_BK & (selection.anchor_BK != WHOLE_VIDEO)
+        found = proposal_columns(replace(selection, kept_BK=kept_BK), steps_B)
+        columns.append({name: values[kept_BK].cpu() for name, values in found.items()})
+        for spans_K2, own_K, (track, events) in zip(selection.reported_BK2, kept_BK, rows):  # noqa: B905
+            right.append(right_steps(spans_K2[own_K].cpu(), track, events))
+        return replace(selection, kept_BK=torch.zeros_like(kept_BK))
+
+    deque(in_batches(captioner, tracks, look), maxlen=0)
+    joined = {name: torch.cat([part[name] for part in columns]).double().numpy() for name in columns[0]}
+    return Judged(joined, torch.cat(right).numpy())
+
+
+def judged_events(teller: Storyteller, tracks: Sequence[FeatureTrack], truth: Sequence[Sequence[Event]]) -> Judged:
+    """All that summaries hold."""
+    told = list(teller.told(tracks))
+    score, words = (
+        torch.from_numpy(np.concatenate([getattr(each, name) for each in told]))
+        for name in ("score_P", "log_probability_P")
+    )
+    right = [
+        right_steps(torch.from_numpy(each.reported_P2), track, events)
+        for each, track, events in zip(told, tracks, truth, strict=True)
+    ]
+    columns = {name: values.numpy() for name, values in event_columns(score, words).items()}
+    return Judged(columns, torch.cat(right).numpy())
+
+
+def right_steps(spans_P2: Tensor, track: FeatureTrack, events: Sequence[Event]) -> Tensor:
+    """Which intervals, in steps, overlap a true event well enough."""
+    truth_G2 = torch.from_numpy(track.clock.steps(np.array([(event.start, event.end) for event in events])))
+    return (temporal_iou(spans_P2.to(truth_G2), truth_G2) >= RIGHT_IOU).any(dim=1)

@@ -1,0 +1,189 @@
+"""Videos of any length become what is wanted of them: the dense list of a benchmark, or the summary for a person.
+
+A video of at most one window is captioned in one go, its summary chosen between proposing and captioning. Of a longer
+one all windows propose, batch after batch, and only figures are kept; then what remains of them after merging (and
+choosing) is captioned, each event in the window it was found in. Nothing is ever as large as the video.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from itertools import chain, groupby
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from densevid.events import Event
+from densevid.inference.calibration import Calibration, event_columns, proposal_columns
+from densevid.inference.captioned_video import CaptionedVideo, ReadTrack
+from densevid.inference.captioner import Captioner
+from densevid.inference.selection import WHOLE_VIDEO, Selection
+from densevid.inference.summary import SummaryRules, choose
+from densevid.inference.windows import Windows, merge
+from densevid.tracks import FeatureTrack
+
+Track = FeatureTrack | ReadTrack
+Judge = Callable[[Selection, Tensor], Selection]
+
+
+class Storyteller:
+    """Tells videos with a captioner: everything it finds, or with `summary` rules the few events for a person.
+
+    Events of a summary stand in order of time, and their score is their confidence: the calibrated one where there is
+    a calibration.
+    """
+
+    def __init__(
+        self, captioner: Captioner, *, summary: SummaryRules | None = None, calibration: Calibration | None = None
+    ) -> None:
+        self.captioner, self.summary, self.calibration = captioner, summary, calibration
+        self.window = captioner.config.model.window
+        read, released = captioner.config.inference.read, captioner.config.model.compat == "released"
+        self.reads_all = read == "all" or (read == "auto" and not released)
+
+    def tell(self, tracks: Iterable[Track]) -> Iterator[list[Event]]:
+        """The events of every video, in the order of the videos; short ones share batches."""
+        return map(self.finish, self.told(tracks))
+
+    def told(self, tracks: Iterable[Track]) -> Iterator[CaptionedVideo]:
+        """The same in steps, as it was said; in a summary the scores are the confidences before anything was said."""
+        for long, group in groupby(tracks, key=self.is_long):
+            tell = self._long if long else self._short
+            yield from tell(group)
+
+    def is_long(self, track: Track) -> bool:
+        """Whether a video is read in more than one window."""
+        return isinstance(track, FeatureTrack) and self.reads_all and len(track) > self.window
+
+    def finish(self, told: CaptionedVideo) -> list[Event]:
+        """Events in seconds; in a summary those that are still sure enough after they were captioned, in time order."""
+        if self.summary is None:
+            return told.events()
+        confidence_P = torch.from_numpy(told.score_P)
+        if self.calibration is not None:
+            columns = event_columns(confidence_P, torch.from_numpy(told.log_probability_P))
+            confidence_P = self.calibration.event(columns)
+        events = replace(told, score_P=confidence_P.numpy()).events()
+        return sorted(
+            (event for event in events if event.score > self.summary.least), key=lambda event: (event.start, event.end)
+        )
+
+    def judged(self, selection: Selection, steps_B: Tensor) -> Selection:
+        """For a summary scores become confidences; what no anchor proposed was only put in to have anything at all."""
+        if self.summary is None:
+            return selection
+        kept_BK = selection.kept_BK & (selection.anchor_BK != WHOLE_VIDEO)
+        score_BK = selection.score_BK
+        if self.calibration is not None:
+            score_BK = self.calibration.proposal(proposal_columns(replace(selection, kept_BK=kept_BK), steps_B))
+        return replace(selection, kept_BK=kept_BK, score_BK=score_BK)
+
+    def _short(self, tracks: Iterable[Track]) -> Iterator[CaptionedVideo]:
+        return in_batches(self.captioner, tracks, lambda found, steps_B: self._chosen(self.judged(found, steps_B)))
+
+    def _chosen(self, judged: Selection, steps: int = 0) -> Selection:
+        """What a summary keeps of each row, if a summary is wanted."""
+        if self.summary is None:
+            return judged
+        confidence_BK = torch.where(judged.kept_BK, judged.score_BK, 0)
+        kept_BK = choose(judged.reported_BK2, confidence_BK, self.summary.count(steps), self.summary)
+        return replace(judged, kept_BK=kept_BK)
+
+    def _long(self, tracks: Iterable[Track]) -> Iterator[CaptionedVideo]:
+        return (self._in_windows(track) for track in tracks if isinstance(track, FeatureTrack))
+
+    def _in_windows(self, track: FeatureTrack) -> CaptionedVideo:
+        windows = Windows.over(track, self.window)
+        found = self._proposed(track, windows)
+        alike = self.captioner.config.inference.suppression_iou
+        kept_WK = merge(windows, found.reported_BK2, found.score_BK, found.kept_BK, alike)
+        flat = _mapped(replace(found, kept_BK=kept_WK), lambda values: values.flatten(0, 1)[None])
+        chosen = _mapped(self._chosen(flat, len(track)), lambda values: values[0].unflatten(0, kept_WK.shape))
+        return self._spoken(track, windows, chosen)
+
+    def _proposed(self, track: FeatureTrack, windows: Windows) -> Selection:
+        """What all windows propose, W x K, in steps of the video; nothing is said about any of it yet.
+
+        A window that has to be an event itself, as nothing else is proposed, counts where that is so in all of them.
+        """
+        found: list[Selection] = []
+
+        def keep(selection: Selection, steps_B: Tensor) -> Selection:
+            found.append(self.judged(selection, steps_B))
+            return replace(selection, kept_BK=torch.zeros_like(selection.kept_BK))
+
+        parts = (windows.part(track, number) for number in range(len(windows)))
+        deque(in_batches(self.captioner, parts, keep), maxlen=0)
+        together = _stacked(found)
+        start_W11 = windows.starts_W(together.reported_BK2)[:, None, None]
+        kept_WK = together.kept_BK & (together.anchor_BK != WHOLE_VIDEO)
+        if not bool(kept_WK.any()):
+            kept_WK = together.kept_BK
+        return replace(together, reported_BK2=together.reported_BK2 + start_W11, kept_BK=kept_WK)
+
+    def _spoken(self, track: FeatureTrack, windows: Windows, chosen: Selection) -> CaptionedVideo:
+        """Caption what was chosen, in the windows that hold any of it; the best first."""
+        telling = chosen.kept_BK.any(dim=1).nonzero()[:, 0].tolist()
+        rows = iter(telling)
+
+        def take(selection: Selection, steps_B: Tensor) -> Selection:
+            own = [next(rows) for _ in steps_B]
+            return _mapped(chosen, lambda values: values[own])
+
+        parts = (windows.part(track, number) for number in telling)
+        told = list(in_batches(self.captioner, parts, take))
+        return _best_first(told, track)
+
+
+def in_batches(captioner: Captioner, tracks: Iterable[Track], judge: Judge) -> Iterator[CaptionedVideo]:
+    """Caption what `judge` leaves of every batch; it is told how many steps are read of each video of the batch."""
+    steps: deque[int] = deque()
+
+    def counted() -> Iterator[ReadTrack]:
+        for read in map(captioner.read, tracks):
+            steps.append(len(read.values_TF))
+            yield read
+
+    def choose_some(selection: Selection) -> Selection:
+        own = [steps.popleft() for _ in range(len(selection.kept_BK))]
+        return judge(selection, torch.tensor(own, device=selection.kept_BK.device))
+
+    return captioner.captioned(counted(), choose=choose_some)
+
+
+def _mapped(selection: Selection, change: Callable[[Tensor], Tensor]) -> Selection:
+    return Selection(*map(change, (selection.anchor_BK, selection.score_BK, selection.reported_BK2, selection.kept_BK)))
+
+
+def _stacked(parts: list[Selection]) -> Selection:
+    """Batches one below the other, as wide as the widest; places that are filled up are not kept."""
+    widest = max(part.kept_BK.shape[1] for part in parts)
+
+    def padded(values: Tensor) -> Tensor:
+        return F.pad(values, (0, 0) * (values.ndim - 2) + (0, widest - values.shape[1]))
+
+    columns = [(part.anchor_BK, part.score_BK, part.reported_BK2, part.kept_BK) for part in parts]
+    return Selection(*(torch.cat([padded(values) for values in column]) for column in zip(*columns, strict=True)))
+
+
+def _best_first(told: list[CaptionedVideo], track: FeatureTrack) -> CaptionedVideo:
+    """The events of all windows as those of one video."""
+
+    def joined(name: str, empty: tuple[int, ...]) -> np.ndarray:
+        return np.concatenate([np.empty(empty), *(getattr(part, name) for part in told)])
+
+    score_P = joined("score_P", (0,))
+    order_P = np.argsort(-score_P, kind="stable")
+    sentences = list(chain.from_iterable(part.sentences for part in told))
+    return CaptionedVideo(
+        anchor_P=joined("anchor_P", (0,))[order_P].astype(np.int64),
+        score_P=score_P[order_P],
+        reported_P2=joined("reported_P2", (0, 2))[order_P],
+        sentences=[sentences[place] for place in order_P],
+        log_probability_P=joined("log_probability_P", (0,))[order_P],
+        clock=track.clock,
+    )

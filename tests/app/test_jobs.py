@@ -1,0 +1,317 @@
+"""The queue with real processes: order, bounds, every way a process can end, and what survives a server."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from densevid.app.job import Job, State, is_id, new_id, shown_name
+from densevid.app.jobs import Jobs, QueueFull
+from densevid.app.settings import Limits, Settings
+from densevid.errors import InputError
+from made_videos import constant, make_sound, make_video
+
+SCRIPT = Path(__file__).with_name("play_captioner.py")
+SECONDS = 30.0
+
+
+@pytest.fixture(scope="module")
+def video(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_video(tmp_path_factory.mktemp("videos") / "made.mp4", constant(1.0))
+
+
+def settings_for(folder: Path, mode: str = "quick", **limits: Any) -> Settings:
+    return Settings(
+        folder,
+        replace(Limits(), **limits),
+        lambda video, out: [sys.executable, str(SCRIPT), mode, str(video), str(out)],
+    )
+
+
+def put(jobs: Jobs, video: Path, name: str = "mine.mp4") -> Job:
+    with jobs.place() as part:
+        shutil.copyfile(video, part / "video")
+        return jobs.add(part, name, video.stat().st_size)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        await asyncio.sleep(0.02)
+
+
+def in_thread(body: Coroutine[Any, Any, None]) -> None:
+    """Run it with a loop of its own, even where a browser's driver keeps one in this thread."""
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(asyncio.run, body).result()
+
+
+def run(settings: Settings, body: Callable[[Jobs], Coroutine[Any, Any, None]]) -> None:
+    async def inside() -> None:
+        async with Jobs(settings) as jobs:
+            await body(jobs)
+
+    in_thread(inside())
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_a_video_is_captioned_and_its_progress_told(tmp_path: Path, video: Path) -> None:
+    async def body(jobs: Jobs) -> None:
+        job = put(jobs, video)
+        seen = set()
+
+        def over() -> bool:
+            seen.add((job.state, *job.progress.items()))
+            return job.over
+
+        await until(over)
+        assert job.state is State.DONE and job.error == ""
+        assert (State.RUNNING, ("check", 1.0), ("decode", 0.5), ("features", 0.25)) in seen
+        assert job.result("vtt").read_text() == "the vtt of video"
+        assert (job.video["width"], job.video["height"]) == (192, 128) and job.upload.name == "video.mp4"
+        assert job.public()["links"]["html"] == f"/jobs/{job.id}/result.html"
+
+    run(settings_for(tmp_path, "slow"), body)
+
+
+def test_the_first_comes_first_and_no_more_run_than_workers(tmp_path: Path, video: Path) -> None:
+    async def body(jobs: Jobs) -> None:
+        all_jobs = [put(jobs, video) for _ in range(6)]
+        most = 0
+
+        def over() -> bool:
+            nonlocal most
+            most = max(most, sum(job.state is State.RUNNING for job in all_jobs))
+            waiting = [jobs.position(job) for job in all_jobs if jobs.position(job)]
+            assert waiting == sorted(waiting)
+            return all(job.over for job in all_jobs)
+
+        await until(over)
+        assert most == 2 and {job.state for job in all_jobs} == {State.DONE}
+        finished = [job.finished or 0.0 for job in all_jobs]
+        assert max(finished[:2]) <= min(finished[4:])
+
+    run(settings_for(tmp_path, "slow", workers=2), body)
+
+
+@pytest.mark.parametrize(
+    ("mode", "error"),
+    [
+        ("bad", "holds only sound, there is nothing to see in it"),
+        ("crash", "the work on it ended with exit code 1 and without a result"),
+        ("empty", "the work on it ended with exit code 0 and without a result"),
+        ("killed", "the work on it was killed 2 times (signal 9): out of memory?"),
+    ],
+)
+def test_each_bad_end_is_one_line(tmp_path: Path, video: Path, mode: str, error: str) -> None:
+    async def body(jobs: Jobs) -> None:
+        job = put(jobs, video)
+        await until(lambda: job.over)
+        assert (job.state, job.error) == (State.FAILED, error)
+        assert str(tmp_path) not in job.error
+
+    run(settings_for(tmp_path, mode), body)
+
+
+def test_lines_that_are_no_progress_change_nothing(tmp_path: Path, video: Path) -> None:
+    async def body(jobs: Jobs) -> None:
+        job = put(jobs, video)
+        await until(lambda: job.over)
+        assert job.state is State.DONE
+        assert job.progress == {"check": 1.0, "decode": 0.5, "features": 0.25, "sentences": 1.0}
+
+    run(settings_for(tmp_path, "chatter"), body)
+
+
+def test_what_hangs_is_stopped_with_its_children(tmp_path: Path, video: Path) -> None:
+    async def body(jobs: Jobs) -> None:
+        job = put(jobs, video)
+        await until(lambda: job.over)
+        assert job.error == "stopped: it took longer than 3 s"
+        assert not alive(int((job.folder / "child").read_text()))
+
+    run(settings_for(tmp_path, "hang", job_seconds=3.0), body)
+
+
+def test_a_killed_process_is_tried_again(tmp_path: Path, video: Path) -> None:
+    async def body(jobs: Jobs) -> None:
+        job = put(jobs, video)
+        await until(lambda: (job.folder / "child").exists())
+        child = int((job.folder / "child").read_text())
+        os.kill(int((job.folder / "starts").read_text().split()[0]), signal.SIGKILL)
+        await until(lambda: job.over)
+        assert (job.state, job.attempts) == (State.DONE, 2)
+        assert not alive(child), "what it had started went with it"
+
+    run(settings_for(tmp_path, "hang-once"), body)
+
+
+def test_removing_stops_and_deletes(tmp_path: Path, video: Path) -> None:
+    async def body(jobs: Jobs) -> None:
+        running, waiting = put(jobs, video), put(jobs, video)
+        await until(lambda: (running.folder / "child").exists())
+        child = int((running.folder / "child").read_text())
+        await jobs.remove(waiting)
+        await jobs.remove(running)
+        assert not alive(child) and jobs.get(running.id) is None
+        assert [path.name for path in tmp_path.iterdir()] == [".lock"]
+
+    run(settings_for(tmp_path, "hang"), body)
+
+
+@pytest.mark.parametrize(
+    ("limits", "error"),
+    [
+        ({"pixels": 1000}, "its pictures are 192 x 128; the most taken here is 1,000 pixels"),
+        ({"seconds": 0.5}, "it is longer than the 0 s that are taken here"),
+    ],
+)
+def test_too_much_of_a_video_is_refused(tmp_path: Path, video: Path, limits: dict[str, Any], error: str) -> None:
+    async def body(jobs: Jobs) -> None:
+        job = put(jobs, video)
+        await until(lambda: job.over)
+        assert (job.state, job.error) == (State.FAILED, error)
+        assert not (job.folder / "starts").exists(), "it was refused before the work"
+
+    run(settings_for(tmp_path, **limits), body)
+
+
+def test_what_is_no_video_is_refused(tmp_path: Path) -> None:
+    sound = make_sound(tmp_path / "sound.mp4")
+    text = tmp_path / "text.mp4"
+    text.write_text("#EXTM3U\nfile:///etc/passwd\n")
+
+    async def body(jobs: Jobs) -> None:
+        by_name = {path.name: put(jobs, path, name=path.name) for path in (sound, text)}
+        await until(lambda: all(job.over for job in by_name.values()))
+        assert by_name["sound.mp4"].error == "holds only sound, there is nothing to see in it"
+        assert by_name["text.mp4"].error.startswith("not a video that can be read")
+
+    run(settings_for(tmp_path / "work"), body)
+
+
+def test_a_full_queue_says_when_to_come_again(tmp_path: Path, video: Path) -> None:
+    async def body(jobs: Jobs) -> None:
+        running = put(jobs, video)
+        await until(lambda: running.state is State.RUNNING)
+        with jobs.place():  # an upload on its way counts too
+            put(jobs, video)
+            with pytest.raises(QueueFull) as full, jobs.place():
+                pass
+            assert 5 <= full.value.retry_after <= 300
+        put(jobs, video)
+
+    run(settings_for(tmp_path, "hang", waiting=2), body)
+
+
+def test_jobs_outlive_a_server_that_stops_and_one_that_is_killed(tmp_path: Path, video: Path) -> None:
+    async def stopped(jobs: Jobs) -> None:
+        first = put(jobs, video)
+        put(jobs, video)
+        await until(lambda: (first.folder / "child").exists())
+
+    run(settings_for(tmp_path, "hang"), stopped)
+    for folder in (path for path in tmp_path.iterdir() if is_id(path.name)):
+        assert Job.load(folder).state is State.QUEUED
+    killed = Job.load(next(path for path in tmp_path.iterdir() if is_id(path.name)))
+    killed.begin()
+    killed.save()  # as a server that dies in the middle leaves it
+    (tmp_path / f"{new_id()}.part").mkdir()
+    (tmp_path / f"{new_id()}.part" / "video").parent.mkdir()
+
+    async def next_one(jobs: Jobs) -> None:
+        assert not list(tmp_path.glob("*.part"))
+        found = [jobs.get(path.name) for path in tmp_path.iterdir() if is_id(path.name)]
+        await until(lambda: all(job is not None and job.state is State.DONE for job in found))
+        assert len(found) == 2
+
+    run(settings_for(tmp_path, "quick"), next_one)
+
+
+def test_what_took_the_server_down_twice_is_not_tried_again(tmp_path: Path, video: Path) -> None:
+    folder = tmp_path / new_id()
+    folder.mkdir()
+    shutil.copyfile(video, folder / "video")
+    Job(folder, "x", 1, state=State.RUNNING, attempts=2).save()
+
+    async def body(jobs: Jobs) -> None:
+        job = jobs.get(folder.name)
+        assert job is not None and job.state is State.FAILED and "2 times" in job.error
+
+    run(settings_for(tmp_path), body)
+
+
+def test_the_jobs_of_a_killed_server_die_with_it(tmp_path: Path, video: Path) -> None:
+    program = (
+        "import asyncio, sys; from densevid.app.process import run_process\n"
+        f"command = [sys.executable, {str(SCRIPT)!r}, 'hang', {str(video)!r}, {str(tmp_path)!r}]\n"
+        "asyncio.run(run_process(command, lambda line: True, 600, {}))"
+    )
+    server = subprocess.Popen([sys.executable, "-c", program])
+    in_thread(until(lambda: (tmp_path / "child").exists()))
+    worker = int((tmp_path / "starts").read_text())
+    assert alive(worker)
+    server.kill()
+    server.wait()
+    in_thread(until(lambda: not alive(worker)))
+    os.kill(int((tmp_path / "child").read_text()), signal.SIGKILL)
+
+
+def test_finished_jobs_are_removed_after_a_time(tmp_path: Path, video: Path) -> None:
+    async def body(jobs: Jobs) -> None:
+        job = put(jobs, video)
+        await until(lambda: jobs.get(job.id) is None)
+        assert job.state is State.DONE
+        await until(lambda: not job.folder.exists())
+
+    run(settings_for(tmp_path, keep_seconds=0.4), body)
+
+
+def test_a_folder_has_one_server(tmp_path: Path) -> None:
+    async def body(jobs: Jobs) -> None:
+        with pytest.raises(InputError, match="another `densevid serve` uses it"):
+            await Jobs(settings_for(tmp_path)).__aenter__()
+
+    run(settings_for(tmp_path), body)
+
+
+@pytest.mark.parametrize(
+    ("sent", "shown"),
+    [
+        ("holiday.mp4", "holiday.mp4"),
+        ("../../etc/passwd", "passwd"),
+        ("C:\\videos\\a b.mp4", "a b.mp4"),
+        ("<img src=x onerror=alert(1)>.mp4", "<img src=x onerror=alert(1)>.mp4"),  # escaped where it is shown
+        ("gnp\u202e4pm.exe\x00\n\t", "gnp4pm.exe"),
+        ("", "video"),
+        ("a" * 5000, "a" * 160),
+        ("面白い 🎬.mp4", "面白い 🎬.mp4"),
+    ],
+)
+def test_names_are_only_shown(sent: str, shown: str) -> None:
+    assert shown_name(sent) == shown
+
+
+def test_ids_are_random_and_plain() -> None:
+    ids = {new_id() for _ in range(1000)}
+    assert len(ids) == 1000 and all(map(is_id, ids))
+    assert not any(map(is_id, ("..", "a" * 31, "A" * 32, "/" * 32, "a" * 31 + "\n")))

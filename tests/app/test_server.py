@@ -1,0 +1,300 @@
+"""The HTTP API over a real socket: every answer it can give, to good requests and to bad ones."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from densevid.app.api import openapi
+from densevid.app.job import is_id
+from densevid.app.settings import Limits, Settings
+from made_videos import constant, make_video
+from running_server import Answer, Running, running
+
+SCRIPT = Path(__file__).with_name("play_captioner.py")
+VIDEO = {"content_type": "video/mp4"}
+
+
+def settings_for(folder: Path, mode: str = "quick", **limits: Any) -> Settings:
+    command = [sys.executable, str(SCRIPT), mode]
+    return Settings(folder, replace(Limits(), **limits), lambda video, out: [*command, str(video), str(out)])
+
+
+@pytest.fixture(scope="module")
+def content(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    return make_video(tmp_path_factory.mktemp("videos") / "made.mp4", constant(1.0)).read_bytes()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with running(settings_for(tmp_path_factory.mktemp("work"), upload_bytes=1 << 20, workers=2)) as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def done(server: Running, content: bytes) -> dict[str, Any]:
+    return wait(server, server.ask("POST", "/jobs?name=a%3Cb%3E.mp4", content, **VIDEO).told["id"])
+
+
+def wait(server: Running, id: str) -> dict[str, Any]:
+    end = time.monotonic() + 30
+    while (job := server.ask("GET", f"/jobs/{id}").told)["state"] not in ("done", "failed"):
+        assert time.monotonic() < end, job
+        time.sleep(0.05)
+    return dict(job)
+
+
+def check(answer: Answer, status: int, schema: str) -> Any:
+    assert answer.status == status, answer.body
+    described = openapi()
+    jsonschema.validate(answer.told, {"$ref": f"#/components/schemas/{schema}", "components": described["components"]})
+    return answer.told
+
+
+def folders(server: Running) -> set[str]:
+    return {path.name for path in server.jobs.folder.iterdir() if path.is_dir()}
+
+
+def test_a_video_is_sent_watched_fetched_and_deleted(server: Running, content: bytes) -> None:
+    answer = server.ask("POST", "/jobs?name=x%2Fmy%20video.mp4", content, **VIDEO)
+    job = check(answer, 201, "Job")
+    assert job["name"] == "my video.mp4" and job["size"] == len(content) and is_id(job["id"])
+    assert answer.headers["location"] == f"/jobs/{job['id']}" == job["links"]["self"]
+    job = wait(server, job["id"])
+    assert job["state"] == "done" and job["video"]["width"] == 192
+    for format in ("html", "json", "vtt"):
+        assert server.ask("GET", job["links"][format]).body == f"the {format} of video".encode()
+    assert server.ask("DELETE", f"/jobs/{job['id']}").status == 204
+    for path in (f"/jobs/{job['id']}", *job["links"].values()):
+        check(server.ask("GET", path), 404, "Error")
+    check(server.ask("DELETE", f"/jobs/{job['id']}"), 404, "Error")
+    assert job["id"] not in folders(server)
+
+
+def test_a_form_is_taken_too(server: Running, content: bytes) -> None:
+    boundary = "x8f2"
+    name = 'filename="<b>form</b>.mp4"'
+    form = (
+        f'--{boundary}\r\nContent-Disposition: form-data; name="note"\r\n\r\nhello\r\n'
+        f'--{boundary}\r\nContent-Disposition: form-data; name="file"; {name}\r\nContent-Type: video/mp4\r\n\r\n'
+    ).encode()
+    whole = form + content + f"\r\n--{boundary}--\r\n".encode()
+    kind = {"content_type": f"multipart/form-data; boundary={boundary}"}
+    job = check(server.ask("POST", "/jobs", whole, **kind), 201, "Job")
+    assert (job["name"], job["size"]) == ("b>.mp4", len(content)), "the last part of a path, as of any name"
+    assert wait(server, job["id"])["state"] == "done"
+    assert (server.jobs.folder / job["id"] / "video.mp4").read_bytes() == content
+    before = folders(server)
+    for cut in (whole[:-20], b"--other--", b"", whole[: len(form) // 2]):
+        check(server.ask("POST", "/jobs", cut, **kind), 400, "Error")
+    note = f'--{boundary}\r\nContent-Disposition: form-data; name="note"\r\n\r\nhello\r\n--{boundary}--\r\n'
+    assert "no file" in check(server.ask("POST", "/jobs", note, **kind), 400, "Error")["error"]
+    check(server.ask("POST", "/jobs", whole, content_type="multipart/form-data"), 400, "Error")
+    assert folders(server) == before
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "status"),
+    [
+        (b"", VIDEO, 400),
+        (b"{}", {"content_type": "application/json"}, 415),
+        (b"a=b", {"content_type": "application/x-www-form-urlencoded"}, 415),
+        (b"x" * (1 << 20) + b"x", VIDEO, 413),
+        (b"x" * (4 << 20), VIDEO, 413),
+        (b"x", {"host": "evil.example", **VIDEO}, 421),
+        (b"x", {"host": "127.0.0.1.evil.example", **VIDEO}, 421),
+        (b"x", {"host": "[::bad", **VIDEO}, 421),
+        (b"x", {"origin": "http://evil.example", **VIDEO}, 403),
+        (b"x", {"origin": "null", **VIDEO}, 403),
+        (b"x", {"sec_fetch_site": "cross-site", **VIDEO}, 403),
+        (b"x", {"sec_fetch_site": "same-site", **VIDEO}, 403),
+    ],
+)
+def test_what_is_refused_gets_an_answer_and_leaves_nothing(
+    server: Running, body: bytes, headers: dict[str, str], status: int
+) -> None:
+    before = folders(server)
+    check(server.ask("POST", "/jobs", body, **headers), status, "Error")
+    assert folders(server) == before
+
+
+def test_the_limit_holds_for_a_body_of_unknown_length(server: Running) -> None:
+    before = folders(server)
+    answer = server.ask("POST", "/jobs", iter([b"x" * 65536] * 64), **VIDEO)  # sent in chunks
+    assert "larger than the 1 MB" in check(answer, 413, "Error")["error"]
+    assert folders(server) == before
+
+
+def test_text_is_a_failed_job_with_its_reason(server: Running) -> None:
+    job = check(server.ask("POST", "/jobs?name=notes.txt", b"hello there", **VIDEO), 201, "Job")
+    job = wait(server, job["id"])
+    assert job["state"] == "failed" and job["error"].startswith("not a video that can be read")
+    assert str(server.jobs.folder) not in json.dumps(job)
+    assert check(server.ask("GET", f"/jobs/{job['id']}/result"), 409, "Error")["error"] == job["error"]
+    check(server.ask("GET", f"/jobs/{job['id']}/video"), 404, "Error")
+
+
+def test_an_upload_that_breaks_off_leaves_nothing(server: Running) -> None:
+    before = folders(server)
+    with socket.create_connection(("127.0.0.1", server.port)) as client:
+        head = "POST /jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: video/mp4\r\nContent-Length: 500000\r\n\r\n"
+        client.sendall(head.encode() + b"x" * 100_000)
+        end = time.monotonic() + 10
+        while not any(name.endswith(".part") for name in folders(server)):
+            assert time.monotonic() < end
+            time.sleep(0.02)
+    while folders(server) != before:
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_a_silent_sender_is_given_up(tmp_path: Path) -> None:
+    with (
+        running(settings_for(tmp_path, silence_seconds=0.3)) as server,
+        socket.create_connection(("127.0.0.1", server.port), timeout=10) as client,
+    ):
+        client.sendall(b"POST /jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 50\r\n\r\nxx")
+        assert client.recv(100).startswith(b"HTTP/1.1 408")
+        assert not folders(server)
+
+
+def test_a_full_queue_and_a_full_disk_say_so(tmp_path: Path, content: bytes) -> None:
+    with running(settings_for(tmp_path / "a", "hang", waiting=1)) as server:
+        answers = [server.ask("POST", "/jobs", content, **VIDEO) for _ in range(4)]
+        refused = [answer for answer in answers if answer.status != 201]
+        assert refused and all(check(answer, 503, "Error") for answer in refused)
+        assert all(5 <= int(answer.headers["retry-after"]) <= 300 for answer in refused)
+    with running(settings_for(tmp_path / "b", disk_reserve=1 << 60)) as server:
+        check(server.ask("POST", "/jobs", content, **VIDEO), 507, "Error")
+
+
+def test_twenty_at_once_are_all_answered_and_done(server: Running, content: bytes) -> None:
+    with ThreadPoolExecutor(20) as pool:
+        answers = list(pool.map(lambda n: server.ask("POST", f"/jobs?name={n}", content, **VIDEO), range(20)))
+    assert [answer.status for answer in answers] == [201] * 20
+    ids = [answer.told["id"] for answer in answers]
+    assert {wait(server, id)["state"] for id in ids} == {"done"}
+    query = "&".join(f"id={id}" for id in [*ids, "0" * 32])
+    assert [job["id"] for job in check(server.ask("GET", f"/jobs?{query}"), 200, "Jobs")["jobs"]] == ids
+    assert server.ask("GET", "/jobs").told == {"jobs": []}, "nobody is told of the jobs of others"
+
+
+@pytest.mark.parametrize(
+    ("accept", "format"),
+    [
+        ("", "json"),
+        ("*/*", "json"),
+        ("text/vtt", "vtt"),
+        ("text/html,application/xhtml+xml,*/*;q=0.8", "html"),
+        ("image/png, TEXT/VTT;q=.2", "vtt"),
+    ],
+)
+def test_a_result_is_in_the_format_that_is_liked(
+    server: Running, done: dict[str, Any], accept: str, format: str
+) -> None:
+    answer = server.ask("GET", f"/jobs/{done['id']}/result", accept=accept)
+    assert (answer.status, answer.body) == (200, f"the {format} of video".encode())
+    assert answer.headers["content-type"].startswith({"json": "application/json"}.get(format, f"text/{format}"))
+
+
+def test_a_player_gets_the_part_it_asks_for(server: Running, done: dict[str, Any], content: bytes) -> None:
+    path = done["links"]["video"]
+    answer = server.ask("GET", path, range="bytes=100-299")
+    assert (answer.status, answer.body) == (206, content[100:300])
+    assert answer.headers["content-range"] == f"bytes 100-299/{len(content)}"
+    assert server.ask("GET", path, range="bytes=-50").body == content[-50:]
+    assert server.ask("GET", path, range=f"bytes={len(content) + 9}-").status == 416
+    whole = server.ask("GET", path)
+    assert (whole.body, whole.headers["accept-ranges"]) == (content, "bytes")
+    assert whole.headers["content-type"] == "video/mp4" and "sandbox" in whole.headers["content-security-policy"]
+    head = server.ask("HEAD", path)
+    assert (head.status, head.body) == (200, b"")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/jobs/../jobs",
+        "/jobs/..%2F..%2Fetc/result",
+        "/jobs/%2e%2e/job.json",
+        "/page/..%2Fserver.py",
+        "/page/index.html",
+        "/page/%00",
+        "/jobs/ID/job.json",
+        "/jobs/ID/result.exe",
+        "/jobs/ID/video.densevid.json",
+        "/jobs/ID/..%2F.lock",
+        "/nothing",
+    ],
+)
+def test_no_path_of_a_client_is_ever_touched(server: Running, done: dict[str, Any], path: str) -> None:
+    check(server.ask("GET", path.replace("ID", done["id"])), 404, "Error")
+
+
+def test_wrong_methods_are_told_so(server: Running) -> None:
+    for method, path in (("PUT", "/jobs"), ("DELETE", "/jobs"), ("POST", "/"), ("PATCH", "/limits")):
+        check(server.ask(method, path), 405, "Error")
+
+
+def test_every_answer_says_what_a_browser_may_do_with_it(server: Running, done: dict[str, Any]) -> None:
+    for path in ("/", "/page/app.js", "/api", "/nothing", "/limits", *done["links"].values()):
+        headers = server.ask("GET", path).headers
+        assert headers["content-security-policy"].startswith("default-src 'none'")
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["cross-origin-resource-policy"] == "same-origin"
+        assert "server" not in headers or headers["server"] == "uvicorn"
+    assert "unsafe" not in server.ask("GET", "/").headers["content-security-policy"]
+
+
+def test_names_of_the_server_are_checked(tmp_path: Path) -> None:
+    with running(settings_for(tmp_path), host="0.0.0.0", allowed_names=["captions.example.org"]) as server:
+        for host in ("captions.example.org", "CAPTIONS.example.org:99", "10.1.2.3:8000", "[fe80::1]", "localhost"):
+            assert server.ask("GET", "/limits", host=host).status == 200, host
+        assert server.ask("GET", "/limits", host="other.example.org").status == 421
+        same = {"host": "captions.example.org", "origin": "https://captions.example.org"}
+        assert server.ask("POST", "/jobs", b"", **same, **VIDEO).status == 400, "it got as far as the empty body"
+
+
+def test_the_description_names_every_route_and_no_other(server: Running) -> None:
+    described = openapi()
+    check(server.ask("GET", "/limits"), 200, "Limits")
+    assert server.ask("GET", "/openapi.json").told == json.loads(json.dumps(described))
+    from densevid.app.server import create_app
+
+    undescribed = {"/", "/page/{name}", "/api", "/openapi.json"}
+    routes = {(route.path, method.lower()) for route in create_app(server.jobs).routes for method in route.methods}  # type: ignore[attr-defined]
+    of_api = {(path, method) for path, method in routes if path not in undescribed and method != "head"}
+    assert of_api == {(path, method) for path, methods in described["paths"].items() for method in methods}
+
+
+def test_pages_ask_nothing_of_the_outside(server: Running) -> None:
+    for path in ("/", "/api", *(f"/page/{name}" for name in ("app.css", "app.js", "api.js", "cards.js", "viewer.js"))):
+        text = server.ask("GET", path).body.decode()
+        outside = [found for found in re.findall(r"https?://[^\s\"'<]+", text) if server.address not in found]
+        assert not outside, path
+    page = server.ask("GET", "/api").body.decode()
+    assert all(path in page for path in openapi()["paths"])
+
+
+def test_a_request_that_is_none_is_answered(server: Running) -> None:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
+        client.sendall(b"\x16\x03\x01 what is this\r\n\r\n")
+        assert client.recv(100).startswith(b"HTTP/1.1 400")
+    connection = http.client.HTTPConnection("127.0.0.1", server.port)
+    connection.putrequest("POST", "/jobs", skip_host=True)
+    connection.putheader("Content-Length", "5")
+    connection.endheaders()
+    assert connection.getresponse().status in (400, 421)
+    connection.close()

@@ -1,0 +1,261 @@
+"""Everything that people hand over: one line that says what is wrong, exit code 2, and never a traceback."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from densevid.cli import main
+from densevid.video.frames import VideoSteps
+from made_videos import constant, make_sound, make_video
+
+
+def refused(capsys: pytest.CaptureFixture[str], *words: str | Path) -> str:
+    assert main(["caption", *map(str, words), "--format", "json"]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and said.startswith("densevid: ") and "Traceback" not in said
+    return said
+
+
+def noisy(path: Path) -> bytes:
+    import numpy as np
+
+    return make_video(
+        path, constant(4.0), picture=lambda n: np.random.default_rng(n).integers(0, 255, (128, 192, 3)).astype("uint8")
+    ).read_bytes()
+
+
+def missing(folder: Path) -> Path:
+    return folder / "nothing.mp4"
+
+
+def empty(folder: Path) -> Path:
+    (folder / "empty.mp4").touch()
+    return folder / "empty.mp4"
+
+
+def text(folder: Path) -> Path:
+    (folder / "notes.mp4").write_text("This is not a video.\n" * 50)
+    return folder / "notes.mp4"
+
+
+def cut_mp4(folder: Path) -> Path:
+    whole = noisy(folder / "whole.mp4")
+    (folder / "cut.mp4").write_bytes(whole[: len(whole) // 2])
+    return folder / "cut.mp4"
+
+
+def sound(folder: Path) -> Path:
+    return make_sound(folder / "sound.mp4")
+
+
+def pipe(folder: Path) -> Path:
+    os.mkfifo(folder / "pipe.mp4")
+    return folder / "pipe.mp4"
+
+
+def empty_folder(folder: Path) -> Path:
+    (folder / "void").mkdir()
+    return folder / "void"
+
+
+def playlist(folder: Path) -> Path:
+    (folder / "list.mp4").write_text("#EXTM3U\n#EXTINF:2.0,\nclip.ts\n#EXT-X-ENDLIST\n")
+    return folder / "list.mp4"
+
+
+def protocol(folder: Path) -> Path:
+    return Path("concat:a.mp4|b.mp4")
+
+
+BAD = {
+    missing: "no such file",
+    empty: "the file is empty",
+    text: "not a video that can be read",
+    cut_mp4: "cut short",
+    sound: "only sound",
+    pipe: "not a regular file",
+    empty_folder: "no video in this folder",
+    playlist: "not a video that can be read",
+    protocol: "no such file",
+}
+
+
+@pytest.mark.parametrize("make", BAD, ids=lambda make: make.__name__)
+def test_one_line(make, tmp_path, capsys) -> None:
+    assert BAD[make] in refused(capsys, make(tmp_path))
+
+
+def test_may_not_be_read(tmp_path, clip, capsys) -> None:
+    secret = Path(shutil.copy(clip, tmp_path / "secret.mp4"))
+    secret.chmod(0)
+    user = os.geteuid()
+    try:
+        if user == 0:  # nothing is forbidden to root
+            os.seteuid(65534)
+        said = refused(capsys, secret, "--out", "/tmp")
+    finally:
+        os.seteuid(user)
+    assert "Permission denied" in said or "cannot write" in said
+
+
+def test_all_of_them_in_one_folder_and_the_good_one_is_captioned(tmp_path, clip, capsys) -> None:
+    for make in (empty, text, cut_mp4, sound, playlist):
+        make(tmp_path)
+    (tmp_path / "whole.mp4").unlink()
+    shutil.copy(clip, tmp_path / "good.mp4")
+    assert main(["caption", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
+    said = capsys.readouterr()
+    assert said.err.count("\n") == 5 and "1 of 6 videos captioned" in said.out
+    assert (tmp_path / "out" / "good.densevid.html").is_file()
+
+
+def test_what_can_be_read_of_a_cut_mkv_is_captioned_and_the_loss_is_told(tmp_path, capsys) -> None:
+    whole = noisy(tmp_path / "whole.mkv")
+    (tmp_path / "cut.mkv").write_bytes(whole[: len(whole) * 6 // 10])
+    assert main(["caption", str(tmp_path / "cut.mkv")]) == 0
+    said = capsys.readouterr().err
+    assert "could not be read" in said and said.count("\n") == 1
+    assert "could not be read" in (tmp_path / "cut.densevid.json").read_text()
+
+
+@pytest.mark.parametrize("frames", [[0.0], constant(0.2)])
+def test_the_shortest_videos(frames, tmp_path) -> None:
+    path = make_video(tmp_path / "short.mp4", frames)
+    assert main(["caption", str(path), "--format", "html,vtt,srt,json,csv,chapters,mp4"]) == 0
+
+
+@pytest.mark.parametrize(
+    "name", ["with space.mp4", 'it\'s "quoted" <b>.mp4', "видео 视频 🎬.mp4", "50%#?.mp4", "-x.mp4"]
+)
+def test_odd_names(name, tmp_path, clip, monkeypatch) -> None:
+    shutil.copy(clip, tmp_path / name)
+    monkeypatch.chdir(tmp_path)
+    assert main(["caption", f"./{name}", "--format", "html,vtt,srt,json,csv,chapters,mp4"]) == 0
+    assert (tmp_path / f"{Path(name).stem}.densevid.html").is_file()
+
+
+def test_a_name_that_is_not_unicode(tmp_path, clip) -> None:
+    odd = os.fsdecode(os.fsencode(tmp_path) + b"/\xff\xfe.mp4")
+    shutil.copy(clip, odd)
+    shutil.copy(clip, tmp_path / "plain.mp4")
+    assert main(["caption", str(tmp_path)]) == 0
+    assert len(list(tmp_path.glob("*.densevid.html"))) == 3, "two pages and the index"
+
+
+def test_a_store_id_never_becomes_a_path(tmp_path, clip) -> None:
+    from densevid.data.feature_store import FeatureStore
+    from densevid.video.extract import Extractor, find_backbone
+
+    extractor = Extractor(find_backbone("appearance"))
+    track, _ = extractor.extract(clip)
+    store = FeatureStore.create(tmp_path / "store", extractor.backbone.streams, recipe=extractor.recipe)
+    for video in ("../../escaped", "/etc/passwd", "..", "a/b", "a_b", "<script>"):
+        store.add(video, track)
+    assert main(["caption", str(tmp_path / "store"), "--out", str(tmp_path / "out" / "here")]) == 0
+    pages = list((tmp_path / "out" / "here").glob("*.densevid.html"))
+    assert len(pages) == 7 and sorted(file.name for file in (tmp_path / "out").iterdir()) == ["here"]
+    assert "<script>" not in (tmp_path / "out" / "here" / "index.densevid.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--format", "pdf"], "no such format; there are mp4, html"),
+        (["--format", ","], "name at least one"),
+        (["--top", "0"], "at least 1"),
+        (["--top", "3", "--dense"], "exclude each other"),
+        (["--model", "nobody"], "installed are tiny"),
+        (["--segments", "none.txt"], "not a readable list"),
+        (["--out", "FILE"], "it is a file"),
+    ],
+)
+def test_flags(flags, message, tmp_path, clip, capsys) -> None:
+    (tmp_path / "file").write_text("mine")
+    words = [str(tmp_path / "file") if word == "FILE" else word for word in flags]
+    assert main(["caption", str(clip), *words]) == 2
+    said = capsys.readouterr().err
+    assert message in said and said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [("5 2\n", "line 1: expected a start and a later end"), ("1 2\nx y\n", "line 2"), ("\n", "no segments")],
+)
+def test_segments_that_are_none(lines, message, tmp_path, clip, capsys) -> None:
+    (tmp_path / "spans.txt").write_text(lines)
+    assert message in refused(capsys, clip, "--segments", tmp_path / "spans.txt", "--out", tmp_path)
+
+
+def test_features_of_another_recipe(tmp_path, clip, capsys) -> None:
+    from densevid.data.extraction import extract_many
+
+    extract_many([clip], tmp_path / "store", backbone="appearance", seconds_per_step=0.25, workers=1)
+    assert "not the same: sampling" in refused(capsys, tmp_path / "store")
+
+
+def test_a_model_that_cannot_read_videos(tmp_path, clip, models, capsys) -> None:
+    shutil.copytree(models / "tiny", tmp_path / "model")
+    (tmp_path / "model" / "features.toml").write_text('name = "resnet200"\n')
+    two = [shutil.copy(clip, tmp_path / name) for name in ("a.mp4", "b.mp4")]
+    said = refused(capsys, *two, "--model", tmp_path / "model")
+    assert "give it a feature store" in said
+
+
+def test_no_model_at_all(clip, tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.setattr("densevid.captioning.installed_models.model_places", lambda: [tmp_path])
+    assert "no model is installed" in refused(capsys, clip)
+
+
+def start(*words: str | Path, **options: object) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "densevid", "caption", *map(str, words)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)  # type: ignore[call-overload]
+
+
+def test_a_full_disk_is_one_line_and_ends_it(clip, tmp_path) -> None:
+    resource = pytest.importorskip("resource")
+    two = [shutil.copy(clip, tmp_path / name) for name in ("a.mp4", "b.mp4")]
+    limits = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000))}
+    process = start(*two, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}, **limits)
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 2 and said.count("\n") == 1
+    assert "a: File too large; make room and give the same command again" in said
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["a.mp4", "b.mp4"], "nothing half-written"
+
+
+def test_a_place_that_cannot_be_written(clip, tmp_path, capsys) -> None:
+    (tmp_path / "clip.densevid.json").mkdir()
+    said = refused(capsys, shutil.copy(clip, tmp_path / "clip.mp4"))
+    assert "it is a folder; give another place with --out DIR" in said
+
+
+@pytest.mark.parametrize(("stop", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
+def test_after_an_interrupt_or_a_kill_it_goes_on_where_it_was(stop, code, tmp_path, fresh_cache, monkeypatch) -> None:
+    folder = tmp_path / "videos"
+    folder.mkdir()
+    for number in range(6):
+        make_video(folder / f"{number}.mp4", constant(6.0 + number))
+    process = start(folder, "--format", "json")
+    while not (folder / "1.densevid.json").exists():
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(stop)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == code and "Traceback" not in said
+    decoded: list[object] = []
+    whole = VideoSteps
+
+    def counting(path: object, *args: object, **options: object) -> object:
+        decoded.append(path)
+        return whole(path, *args, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("densevid.video.extract.VideoSteps", counting)
+    assert main(["caption", str(folder), "--format", "json"]) == 0
+    assert len(list(folder.glob("?.densevid.json"))) == 6 and len(decoded) <= 4

@@ -1,0 +1,234 @@
+"""`densevid caption` from the command line: files, formats, folders, stores, and what a person sees."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import shutil
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import av
+import numpy as np
+import pytest
+
+import densevid
+from densevid.captioning.chosen_events import Choice
+from densevid.cli import main
+from densevid.data.extraction import extract_many
+from densevid.events import read_events
+from made_videos import constant, make_video
+
+
+@pytest.fixture
+def video(clip: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copy(clip, tmp_path / "clip.mp4"))
+
+
+def spans(path: Path) -> list[list[float]]:
+    (rows,) = json.loads(path.read_text())["results"].values()
+    return [row["timestamp"] for row in rows]
+
+
+def test_the_default_is_a_timeline_a_page_subtitles_and_json_next_to_the_video(video, capsys) -> None:
+    assert main(["caption", str(video)]) == 0
+    shown = capsys.readouterr().out
+    made = sorted(file.name for file in video.parent.iterdir())
+    assert made == ["clip.densevid.html", "clip.densevid.json", "clip.densevid.vtt", "clip.mp4"]
+    events = read_events(video.parent / "clip.densevid.json")["clip"]
+    assert events and all(0 <= event.start < event.end <= 6.01 for event in events)
+    assert events == sorted(events, key=lambda event: event.start)
+    lines = [line for line in shown.splitlines() if "│" in line]
+    assert len(lines) == len(events) and "%" in lines[0] and "clip.mp4, 0:06" in shown
+    content = json.loads((video.parent / "clip.densevid.json").read_text())
+    assert content["details"]["clip"]["duration"] == pytest.approx(6.0, abs=0.1)
+    assert content["provenance"]["inputs"]["video"].startswith("sha256:")
+
+
+def test_sentences_are_text_in_the_page_and_never_markup(video) -> None:
+    """The vocabulary holds `<b>`, `&` and `-->`."""
+    assert main(["caption", str(video), "--dense"]) == 0
+    page = (video.parent / "clip.densevid.html").read_text()
+    sentences = " ".join(event.sentence for event in read_events(video.parent / "clip.densevid.json")["clip"])
+    assert "<b>" in sentences
+    tags: list[str] = []
+    parser = HTMLParser()
+    parser.handle_starttag = lambda tag, attributes: tags.append(tag)  # type: ignore[method-assign]
+    parser.feed(page)
+    assert "b" not in tags and "video" in tags
+
+
+def test_every_format(video, tmp_path) -> None:
+    everything = "html,vtt,srt,json,chapters,csv,mp4"
+    assert main(["caption", str(video), "--out", str(tmp_path / "out"), "--format", everything]) == 0
+    endings = {file.name.removeprefix("clip.densevid.") for file in (tmp_path / "out").iterdir()}
+    assert endings == {"html", "vtt", "srt", "json", "ffmetadata", "chapters.txt", "csv", "mp4"}
+    events = read_events(tmp_path / "out" / "clip.densevid.json")["clip"]
+    with (tmp_path / "out" / "clip.densevid.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [float(row["start"]) for row in rows] == pytest.approx([event.start for event in events], abs=1e-3)
+    assert [row["sentence"] for row in rows] == [event.sentence for event in events]
+    with av.open(str(tmp_path / "out" / "clip.densevid.mp4")) as container:
+        assert [stream.type for stream in container.streams] == ["video", "audio", "subtitle"]
+
+
+def test_top_and_dense(video, tmp_path) -> None:
+    counts = {}
+    for name, flags in {"usual": [], "top": ["--top", "1"], "dense": ["--dense"]}.items():
+        assert main(["caption", str(video), "--out", str(tmp_path / name), "--format", "json", *flags]) == 0
+        counts[name] = len(spans(tmp_path / name / "clip.densevid.json"))
+    assert counts["top"] == 1 <= counts["usual"] <= counts["dense"] and counts["dense"] > 1
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("spans.txt", "0:01 2.5\n\n3,5.25\n"),
+        ("spans.json", '{"clip": {"duration": 6, "timestamps": [[1, 2.5], [3, 5.25]]}}'),
+    ],
+)
+def test_given_segments(name, text, video, tmp_path) -> None:
+    (tmp_path / name).write_text(text)
+    assert main(["caption", str(video), "--segments", str(tmp_path / name), "--format", "json"]) == 0
+    assert spans(tmp_path / "clip.densevid.json") == [[1.0, 2.5], [3.0, 5.25]]
+
+
+def test_a_second_run_decodes_nothing_and_says_the_same(video, fresh_cache, monkeypatch) -> None:
+    assert main(["caption", str(video)]) == 0
+    first = spans(video.parent / "clip.densevid.json")
+
+    def fails(*args: object) -> None:
+        raise AssertionError("decoded again")
+
+    monkeypatch.setattr("densevid.video.extract.VideoSteps", fails)
+    renamed = video.rename(video.with_name("renamed.mp4"))
+    assert main(["caption", str(renamed), "--format", "json"]) == 0
+    assert spans(video.parent / "renamed.densevid.json") == first
+    assert main(["caption", str(renamed), "--format", "json", "--dense"]) == 0, "other events of the same features"
+
+
+def test_a_second_run_needs_no_torch(video, fresh_cache) -> None:
+    assert main(["caption", str(video), "--format", "json"]) == 0
+    code = f"import sys, densevid.cli as c; c.main(['caption', {str(video)!r}, '--format', 'json,vtt']); "
+    code += "print([name for name in ('torch', 'onnxruntime') if name in sys.modules])"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert shown.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("damage", [b"", b"{}", b'{"events": 3, "duration": 1, "warning": null}', b"\xff" * 40])
+def test_a_damaged_cache_is_made_again(damage, video, fresh_cache) -> None:
+    assert main(["caption", str(video), "--format", "json"]) == 0
+    first = spans(video.parent / "clip.densevid.json")
+    entries = [file for kind in ("events", "features") for file in (fresh_cache / kind).iterdir()]
+    assert len(entries) == 2
+    for entry in entries:
+        entry.write_bytes(damage)
+    assert main(["caption", str(video), "--format", "json"]) == 0
+    assert spans(video.parent / "clip.densevid.json") == first
+
+
+def test_the_cache_stays_under_its_limit(tmp_path, fresh_cache, monkeypatch) -> None:
+    monkeypatch.setenv("DENSEVID_CACHE_BYTES", "40000")
+    (tmp_path / "videos").mkdir()
+    for number in range(3):
+        make_video(tmp_path / "videos" / f"{number}.mp4", constant(3.0 + number))
+    assert main(["caption", str(tmp_path / "videos"), "--format", "json"]) == 0
+    kept = [file.stat().st_size for file in (fresh_cache / "features").iterdir()]
+    assert 0 < sum(kept) <= 40000 and len(kept) < 3
+
+
+def test_without_a_cache_nothing_is_kept(video, fresh_cache) -> None:
+    before = set(fresh_cache.iterdir())
+    assert main(["caption", str(video), "--no-cache", "--format", "json"]) == 0
+    assert set(fresh_cache.iterdir()) - before <= {fresh_cache / file.name for file in fresh_cache.glob("*.onnx")}
+
+
+def test_a_folder_goes_on_past_failures_and_has_an_index(tmp_path, clip, capsys) -> None:
+    folder = tmp_path / "some videos"
+    (folder / "deep").mkdir(parents=True)
+    shutil.copy(clip, folder / "a <i>name.mp4")
+    shutil.copy(clip, folder / "deep" / "b.mp4")
+    (folder / "broken.mp4").write_text("this is no video\n" * 100)
+    assert main(["caption", str(folder), "--out", str(tmp_path / "out")]) == 2
+    said = capsys.readouterr()
+    assert said.err.count("\n") == 1 and "broken.mp4: not a video that can be read" in said.err
+    assert "broken: failed" in said.out and "2 of 3 videos captioned" in said.out
+    index = (tmp_path / "out" / "index.densevid.html").read_text()
+    assert "<i>" not in index and "a &lt;i&gt;name" in index and "./a%20%3Ci%3Ename.densevid.html" in index
+    assert (tmp_path / "out" / "b.densevid.html").is_file()
+    together = read_events(tmp_path / "out" / "index.densevid.json")
+    assert sorted(together) == ["a <i>name", "b"]
+
+
+def test_a_folder_is_not_captioned_twice(tmp_path, clip, capsys) -> None:
+    """The .mp4 that a run writes next to a video is no video of the folder's own."""
+    shutil.copy(clip, tmp_path / "a.mp4")
+    for _ in range(2):
+        assert main(["caption", str(tmp_path), "--format", "mp4,json"]) == 0
+    assert len(list(tmp_path.glob("*.mp4"))) == 2
+
+
+def test_a_store_is_captioned_without_its_videos(tmp_path, clip, capsys) -> None:
+    extract_many([clip], tmp_path / "store", backbone="appearance", workers=1)
+    assert main(["caption", str(tmp_path / "store")]) == 0
+    made = sorted(file.name for file in (tmp_path / "store-captions").iterdir())
+    assert made == ["clip.densevid.html", "clip.densevid.json", "clip.densevid.vtt"]
+    assert main(["caption", str(clip), "--format", "json", "--out", str(tmp_path / "direct")]) == 0
+    one, other = spans(tmp_path / "store-captions" / made[1]), spans(tmp_path / "direct" / "clip.densevid.json")
+    assert one == other
+
+
+def test_progress_for_programs(video, fresh_cache) -> None:
+    command = [sys.executable, "-m", "densevid", "caption", str(video), "--format", "json", "--progress", "jsonl"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    rows = [json.loads(line) for line in done.stderr.splitlines()]
+    assert {row["stage"] for row in rows} == {"decode", "features", "events", "sentences", "files"}
+    for stage in ("decode", "features", "events", "sentences", "files"):
+        course = [row["done"] for row in rows if row["stage"] == stage]
+        assert course == sorted(course) and course[-1] == 1 and course[0] >= 0
+    assert len([row for row in rows if row["stage"] == "decode"]) > 5
+
+
+def test_open_shows_the_page(video, monkeypatch) -> None:
+    shown: list[str] = []
+    monkeypatch.setattr("webbrowser.open", shown.append)
+    assert main(["caption", str(video), "--open"]) == 0
+    assert shown == [(video.parent / "clip.densevid.html").as_uri()]
+
+
+def test_embed_puts_the_video_into_the_page(video) -> None:
+    assert main(["caption", str(video), "--embed", "--format", "html"]) == 0
+    assert (video.parent / "clip.densevid.html").stat().st_size > video.stat().st_size
+
+
+def test_where_nothing_is_confident_the_timeline_is_empty_and_says_so(video, models, tmp_path, capsys) -> None:
+    shutil.copytree(models / "tiny", tmp_path / "model")
+    config = tmp_path / "model" / "config.toml"
+    settings = re.sub(r"summary_confidence = .*", "summary_confidence = 0.999", config.read_text())
+    config.write_text(settings)
+    formats = "html,vtt,srt,json,chapters,csv,mp4"
+    assert main(["caption", str(video), "--model", str(tmp_path / "model"), "--format", formats]) == 0
+    assert "nothing in it that the model is confident about" in capsys.readouterr().out
+    assert spans(video.parent / "clip.densevid.json") == []
+
+
+def test_masks_lie_where_the_events_are(clip) -> None:
+    captioner = densevid.load()
+    captions = captioner.caption_file(clip, "clip", Choice(dense=True))
+    assert len(captions.masks) == len(captions.events) > 1
+    assert captions.mask_seconds == pytest.approx(6.0, abs=0.1)
+    for event, mask in zip(captions.events, captions.masks, strict=True):
+        centres = (np.arange(len(mask)) + 0.5) * captions.mask_seconds / len(mask)
+        inside = (centres > event.start) & (centres < event.end)
+        if inside.any() and not inside.all():
+            assert np.mean(np.array(mask)[inside]) > np.mean(np.array(mask)[~inside])
+
+
+def test_explain_draws_what_the_model_saw(video) -> None:
+    assert main(["caption", str(video), "--explain", "--format", "html"]) == 0
+    figures = sorted(video.parent.glob("clip.densevid.*.png"))
+    assert len(figures) == 3 and all(figure.read_bytes().startswith(b"\x89PNG") for figure in figures)
+    assert (video.parent / "clip.densevid.html").read_text().count("<figure>") == 3

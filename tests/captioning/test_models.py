@@ -1,0 +1,135 @@
+"""Models by name, from Python and from the command line, and a model that carries its reduction."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import densevid
+from densevid.checkpoint import load_model
+from densevid.cli import main
+from densevid.data.extraction import extract_many
+from densevid.data.feature_store import FeatureStore
+from densevid.errors import InputError
+from densevid.tracks import FeatureRecipe
+from densevid.video.backbones import find_backbone
+from densevid.video.extract import extract
+from densevid.video.recipes import extractor_of
+from densevid.video.reduction import Reduction, reduced
+from made_videos import constant, make_video
+from tiny_captioner import write_tiny_model
+
+
+def test_importing_loads_nothing_heavy_and_lists_what_there_is() -> None:
+    heavy = "[name for name in ('torch', 'av', 'numpy') if name in sys.modules]"
+    code = f"import sys, densevid; print({heavy}, 'load' in dir(densevid), 'caption' in dir(densevid))"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert shown.stdout.strip() == "[] True True"
+
+
+def test_from_python(clip: Path) -> None:
+    events = densevid.caption(clip)
+    assert events and all(isinstance(event, densevid.Event) for event in events)
+    model = densevid.load()
+    assert model.caption(str(clip)) == events == densevid.load("tiny").caption(clip)
+    assert len(model.caption(clip, top=1)) == 1
+    (told,) = model.caption(clip, segments=[(1.0, 2.0)])
+    assert (told.start, told.end) == (1.0, 2.0)
+    track = extract(clip, backbone="appearance")
+    assert model.caption(track) == events
+    with pytest.raises(InputError, match="no such file"):
+        densevid.caption("nothing.mp4")
+
+
+def test_a_track_of_another_recipe_is_refused(clip: Path) -> None:
+    with pytest.raises(InputError, match="made with recipe appearance-"):
+        densevid.load().caption(extract(clip, backbone="appearance", seconds_per_step=1.0))
+
+
+def test_models_are_listed_with_their_scores(models: Path, tmp_path, monkeypatch, capsys) -> None:
+    shutil.copytree(models / "tiny", tmp_path / "other")
+    scores = {"val clips": {"METEOR": 24.125, "CIDEr": 31, "note": "text is left out"}, "by": "us"}
+    (tmp_path / "other" / "scores.json").write_text(json.dumps(scores))
+    (tmp_path / "other" / "README.md").write_text("# A model\n\n**Licence:** Apache-2.0, data CC BY 4.0\n")
+    (tmp_path / "DEFAULT").write_text("tiny\n")
+    monkeypatch.setenv("DENSEVID_MODELS", f"{tmp_path}:{models}")
+    assert main(["models"]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[0].startswith("tiny (default), 0.") and shown[0].endswith(" MB")
+    assert shown[3].startswith("other, 0.")
+    assert shown[4:] == [
+        "  val clips: METEOR 24.12, CIDEr 31",
+        "  licence: Apache-2.0, data CC BY 4.0",
+        f"  {tmp_path / 'other'}",
+    ]
+
+
+def test_the_list_needs_no_torch(models: Path) -> None:
+    code = "import sys, densevid.cli as c; c.main(['models']); print('torch' in sys.modules, 'numpy' in sys.modules)"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert shown.stdout.splitlines()[-1] == "False False"
+
+
+def test_an_extractor_follows_the_recipe_of_a_model(clip: Path) -> None:
+    backbone = find_backbone("appearance")
+    reduction, _ = Reduction.fit([extract(clip, backbone="appearance")], 5)
+    wanted = reduction.recipe(backbone.recipe(0.25))
+    track, _ = extractor_of(wanted, reduction).extract(clip)
+    assert track.recipe == wanted.id and track.streams == (("appearance", 5),)
+    assert track.clock.seconds_per_step == pytest.approx(0.25, abs=0.01)
+    with pytest.raises(InputError, match=r"has no reduction\.safetensors"):
+        extractor_of(wanted)
+    other = FeatureRecipe({**backbone.recipe(0.5).table, "weights": "sha256:0"})
+    with pytest.raises(InputError, match=r"not the same: weights"):
+        extractor_of(other)
+    with pytest.raises(InputError, match="not made from a video here"):
+        extractor_of(FeatureRecipe({"name": "resnet200"}))
+
+
+def test_a_model_trained_on_a_reduced_store_captions_a_video_file(clip: Path, tmp_path: Path) -> None:
+    """extract --reduce, train, caption: the model folder carries what was fitted."""
+    for number in range(3):
+        make_video(tmp_path / f"{number}.mp4", constant(6.0))
+    videos = [str(tmp_path / f"{number}.mp4") for number in range(3)]
+    extract_flags = ["--out", str(tmp_path / "store"), "--backbone", "appearance", "--workers", "1", "--reduce", "6"]
+    assert main(["extract", *videos, *extract_flags]) == 0
+    told = {
+        str(n): {"duration": 6.0, "timestamps": [[0, 3], [2, 6]], "sentences": ["a dog", "a cat"]} for n in range(3)
+    }
+    (tmp_path / "train.json").write_text(json.dumps(told))
+    settings = ["model.width=16", "model.hidden=16", "model.heads=2", "model.layers=1", "model.window=16"]
+    settings += ["model.kernels=[4,8]", 'features.streams=["appearance"]', "features.widths=[6]"]
+    settings += ["features.min_word_count=1", "training.epochs=1", "training.batch_size=3"]
+    flags = [word for setting in settings for word in ("--set", setting)]
+    data = ["--annotations", str(tmp_path / "train.json"), "--features", str(tmp_path / "store-6")]
+    assert main(["train", "modern", *data, "--out", str(tmp_path / "run"), *flags]) == 0
+    loaded = load_model(tmp_path / "run" / "model")
+    assert loaded.reduction is not None and loaded.recipe == FeatureStore.open(tmp_path / "store-6").recipe
+    captioner = densevid.load(tmp_path / "run" / "model")
+    track, _ = captioner.extractor.extract(tmp_path / "0.mp4")
+    stored = FeatureStore.open(tmp_path / "store-6").track("0")
+    np.testing.assert_allclose(track.values, stored.values, atol=0.02)  # reduced before or after rounding to float16
+    assert captioner.caption(tmp_path / "0.mp4", dense=True)
+
+
+def test_a_store_written_by_an_old_reduction_carries_it(clip: Path, tmp_path: Path) -> None:
+    reduction, _ = Reduction.fit([extract(clip, backbone="appearance")], 5)
+    reduction.save(tmp_path / "fit.safetensors")
+    flags = ["--out", str(tmp_path / "store"), "--backbone", "appearance", "--workers", "1"]
+    assert main(["extract", str(clip), *flags, "--reduction", str(tmp_path / "fit.safetensors")]) == 0
+    assert FeatureStore.open(tmp_path / "store").reduction.table == reduction.table
+    extract_many([clip], tmp_path / "full", backbone="appearance", workers=1)
+    assert FeatureStore.open(tmp_path / "full").reduction is None
+
+
+def test_a_reduced_model_of_our_own(clip: Path, tmp_path: Path) -> None:
+    reduction, _ = Reduction.fit([extract(clip, backbone="appearance")], 5)
+    folder = write_tiny_model(tmp_path / "model", "appearance", reduction)
+    backbone = reduced(find_backbone("appearance"), load_model(folder).reduction)
+    assert densevid.load(folder).caption(clip) == densevid.load(folder).caption(extract(clip, backbone=backbone))

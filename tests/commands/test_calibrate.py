@@ -1,0 +1,52 @@
+"""`densevid calibrate` on a tiny trained model, and the summary that follows from it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from densevid.checkpoint import load_model, model_files, save_model
+from densevid.cli import main
+from densevid.inference.calibration import Calibration
+from tiny_run import train_here, write_tiny_data
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    data = write_tiny_data(tmp_path_factory.mktemp("tiny"))
+    assert train_here(data, data / "run", validate=False) == 0
+    return data
+
+
+def words(data: Path, verb: str, *more: str) -> list[str]:
+    return [verb, "--model", str(data / "run" / "model"), "--features", str(data / "train"), *more]
+
+
+def test_a_model_learns_how_sure_it_is(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = ["--references", str(trained / "train.json")]
+    assert main(words(trained, "calibrate", *settings)) == 0
+    folder = trained / "run" / "model"
+    assert "calibration.toml: fitted on" in capsys.readouterr().out
+    loaded = load_model(folder)
+    assert loaded.calibration is not None and "provenance" in loaded.calibration
+    assert Calibration.of_table(loaded.calibration).fitted["videos"] == 8
+    assert folder / "calibration.toml" in model_files(folder)
+
+    out = trained / "summary.json"
+    assert main(words(trained, "predict", "--summary", "--out", str(out))) == 0
+    assert "no calibration" not in capsys.readouterr().err
+    results = json.loads(out.read_text())["results"]
+    scores = [row["proposal_score"] for rows in results.values() for row in rows]
+    assert all(0.3 < score < 1 for score in scores)
+
+    save_model(trained / "copy", loaded, {})
+    assert load_model(trained / "copy").calibration == loaded.calibration
+
+
+def test_what_cannot_be_fitted_is_one_line(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = trained / "other.json"
+    other.write_text(json.dumps({"nobody": {"duration": 9, "timestamps": [[0, 5]], "sentences": ["x"]}}))
+    assert main(words(trained, "calibrate", "--references", str(other))) == 2
+    assert "no video has both features and true events" in capsys.readouterr().err

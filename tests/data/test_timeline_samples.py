@@ -1,0 +1,125 @@
+"""Samples without end, and the batches they come in."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from clip_collections import write_collection
+from densevid.config import Config
+from densevid.data.batches import Batch
+from densevid.data.clip_collection import ClipCollection
+from densevid.data.loading import Share
+from densevid.data.timeline_samples import TimelineLoader, TimelineSamples
+from densevid.data.timelines import TimelineGenerator
+from densevid.data.vocabulary import PAD, Vocabulary
+from densevid.errors import InputError
+
+
+@pytest.fixture(scope="module")
+def collection(tmp_path_factory: pytest.TempPathFactory) -> ClipCollection:
+    return ClipCollection.read(write_collection(tmp_path_factory.mktemp("samples") / "clips"))
+
+
+def settings(**training: object) -> Config:
+    return Config().with_values(
+        {
+            "model": {"window": 120, "kernels": [1, 5]},
+            "features": {"streams": ["clip"], "widths": [16]},
+            "training": {"max_words": 8, "timelines": 24, **training},
+        }
+    )
+
+
+def make(collection: ClipCollection, **training: object) -> TimelineSamples:
+    generator = TimelineGenerator(collection, "train")
+    return TimelineSamples(generator, Vocabulary.build(generator.sentences(), min_count=1), settings(**training))
+
+
+def test_samples_depend_on_their_index_alone(collection: ClipCollection) -> None:
+    samples, again = make(collection), make(collection, timelines=99)
+    assert len(samples) == 24 and len(again) == 99
+    for index in (10**6 + 3, 2):
+        first, second = samples[index], again[index]
+        assert np.array_equal(first.features_TF, second.features_TF) and torch.equal(first.words_PL, second.words_PL)
+        assert first.segment_index_P.tolist() == second.segment_index_P.tolist()
+        assert int(first.segment_index_P) < len(first.events_G2)
+        assert (first.events_G2[:, 0] < first.events_G2[:, 1]).all() and first.events_G2.max() <= first.steps
+    words = {tuple(samples[index].words_PL.flatten().tolist()) for index in range(20)}
+    assert len(words) > 5
+
+
+def test_a_clip_is_one_event_told_in_several_ways(collection: ClipCollection) -> None:
+    samples = make(collection, segments_per_video=3)
+    clip = samples.clip(4)
+    assert clip.video in {clip.name for clip in collection.clips}
+    assert clip.events_G2.tolist() == [[0.0, float(clip.steps)]]
+    assert clip.segment_index_P.tolist() == [0, 0, 0] and len(set(clip.number_P.tolist())) == 3
+    assert len({tuple(words) for words in clip.words_PL.tolist()}) > 1
+    assert len({samples.clip(index).video for index in range(20)}) > 5
+
+
+def test_several_events_of_a_video_share_its_features(collection: ClipCollection) -> None:
+    samples = make(collection, segments_per_video=3)
+    found = [samples[index] for index in range(12)]
+    assert all(len(s.number_P) == min(3, len(s.events_G2)) == len(s.words_PL) for s in found)
+    assert max(len(s.number_P) for s in found) > 1
+    numbers = [number for s in found for number in s.number_P.tolist()]
+    assert len(set(numbers)) == len(numbers)
+
+
+def all_batches(loader: TimelineLoader, epoch: int, position: int = 0) -> list[Batch]:
+    return list(loader.batches(epoch, position))
+
+
+def test_every_sample_comes_once_and_none_comes_again(collection: ClipCollection) -> None:
+    loader = TimelineLoader(make(collection), 4)
+    assert loader.steps(0) == 6
+    epochs = [all_batches(loader, epoch) for epoch in (0, 1)]
+    assert [len(batches) for batches in epochs] == [6, 6]
+    numbers = [int(n) // 64 for batches in epochs for batch in batches for n in batch.sample_P]
+    assert sorted(numbers) == list(range(48))
+
+
+@pytest.mark.parametrize("position", [1, 4, 5])
+def test_a_run_goes_on_where_it_stopped(collection: ClipCollection, position: int) -> None:
+    samples = make(collection, clips_per_batch=2)
+    whole, rest = all_batches(TimelineLoader(samples, 4), 1), all_batches(TimelineLoader(samples, 4), 1, position)
+    assert len(rest) == 6 - position
+    for first, second in zip(whole[position:], rest, strict=True):
+        assert torch.equal(first.features_BTF, second.features_BTF) and torch.equal(first.words_PL, second.words_PL)
+        assert first.clips and second.clips and torch.equal(first.clips.words_PL, second.clips.words_PL)
+
+
+def test_batches_hold_videos_of_like_length_and_are_no_longer_than_they_must_be(collection: ClipCollection) -> None:
+    loader = TimelineLoader(make(collection), 4)
+    for batch in all_batches(loader, 0):
+        longest = int(batch.valid_BT.sum(dim=1).max())
+        assert batch.valid_BT.shape[1] == min(120, -(-longest // 96) * 96)
+        assert (batch.words_PL[:, 0] != PAD).all()
+
+
+def test_clips_stand_beside_every_batch(collection: ClipCollection) -> None:
+    loader = TimelineLoader(make(collection, clips_per_batch=5), 4)
+    batches = [*all_batches(loader, 0), *all_batches(loader, 1)]
+    assert [len(batch.clips.videos) for batch in batches if batch.clips] == [5] * 12
+    numbers = [int(n) for batch in batches if batch.clips for n in batch.clips.sample_P]
+    assert len(set(numbers)) == len(numbers) == 60
+
+
+def test_ranks_share_every_step(collection: ClipCollection) -> None:
+    samples = make(collection)
+    shares = [TimelineLoader(samples, 4, Share(rank, 2)) for rank in range(2)]
+    both = [[*all_batches(share, 0), *all_batches(share, 1)] for share in shares]
+    parts = [{int(n) // 64 for batch in batches for n in batch.sample_P} for batches in both]
+    assert parts[0] | parts[1] == set(range(48)) and not parts[0] & parts[1]
+    with pytest.raises(InputError, match="too small for 5 processes"):
+        TimelineLoader(samples, 4, Share(0, 5))
+
+
+def test_other_features_than_the_settings_want_are_refused(collection: ClipCollection) -> None:
+    generator = TimelineGenerator(collection, "train")
+    vocabulary = Vocabulary.build(generator.sentences(), min_count=1)
+    with pytest.raises(InputError, match=r"are \(16,\) wide, the settings want \(2048, 1024\)"):
+        TimelineSamples(generator, vocabulary, Config())

@@ -1,0 +1,83 @@
+"""A real server on a loopback port, in a thread of the test, over a queue with any command."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import uvicorn
+
+from densevid.app.jobs import Jobs
+from densevid.app.server import create_app
+from densevid.app.settings import Settings
+
+
+@dataclass
+class Answer:
+    """What came back."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def told(self) -> Any:
+        return json.loads(self.body)
+
+
+@dataclass
+class Running:
+    """A server that answers."""
+
+    port: int
+    jobs: Jobs
+    headers: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        try:
+            named = {name.replace("_", "-"): value for name, value in headers.items()}
+            connection.request(method, path, body, named)
+            answer = connection.getresponse()
+            return Answer(answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read())
+        finally:
+            connection.close()
+
+
+@contextmanager
+def running(settings: Settings, **options: Any) -> Iterator[Running]:
+    """Serve until the block ends; then everything is stopped as at an interrupt."""
+    ready: list[tuple[Jobs, uvicorn.Server]] = []
+    started = threading.Event()
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    async def serve() -> None:
+        async with Jobs(settings) as jobs:
+            config = uvicorn.Config(create_app(jobs, **options), lifespan="off", log_level="warning", ws="none")
+            config.timeout_graceful_shutdown = 2
+            server = uvicorn.Server(config)
+            ready.append((jobs, server))
+            started.set()
+            await server.serve(sockets=[listening])
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()))
+    thread.start()
+    assert started.wait(20), "the server did not start"
+    jobs, server = ready[0]
+    try:
+        yield Running(listening.getsockname()[1], jobs)
+    finally:
+        server.should_exit = True
+        thread.join(20)
+        listening.close()
