@@ -21,7 +21,7 @@ def track_of(values: np.ndarray, clock: Clock | None = None) -> FeatureTrack:
 def scenes(seed: int, steps: int) -> np.ndarray:
     """Features that jump from scene to scene, with a little noise."""
     rng = np.random.default_rng(seed)
-    scene = np.cumsum(rng.random(steps) < 0.05)
+    scene = np.minimum(np.cumsum(rng.random(steps) < 0.05), steps - 1)
     return rng.normal(size=(steps, 3))[scene] * 3 + rng.normal(size=(steps, 3)) * 0.1
 
 

@@ -28,7 +28,7 @@ from densevid.events import write_events
 from densevid.inference.captioned_video import CaptionedVideo
 from densevid.inference.captioner import Captioner, Precision
 from densevid.inference.event_speaker import SpeakerLimits
-from densevid.inference.fused import Passes
+from densevid.inference.fused import KERNELS, Attention, Kernel
 from densevid.inference.predict import PredictionJob, open_job
 from densevid.inference.selection import Choose, Selection, best
 from densevid.tracks import FeatureTrack
@@ -45,8 +45,8 @@ class Run:
     single_videos: int = 5
     top: int = 10
     at_once: int | None = None
-    passes: Passes = "triton"
-    attention: bool = False
+    kernels: tuple[Kernel, ...] = KERNELS
+    attention: Attention = "usual"
     captured: bool = True
     profile: bool = False
 
@@ -98,7 +98,7 @@ def measure(loaded: LoadedModel, tracks: Sequence[FeatureTrack], run: Run) -> li
     print(f"{row(figures[0])}  ({np.mean(lengths):.0f} steps an event on average)", flush=True)
     precisions: tuple[Precision, ...] = ("float32", "bfloat16") if run.device.type == "cuda" else ("float32",)
     for precision in precisions:
-        extras: dict[str, Any] = {"passes": run.passes, "attention": run.attention, "captured": run.captured}
+        extras: dict[str, Any] = {"kernels": run.kernels, "attention": run.attention, "captured": run.captured}
         limits = replace(SpeakerLimits.of(run.device), **extras)
         captioner = Captioner(loaded, device=run.device, precision=precision, limits=limits)
         for name, choose, at_once in _ways(run, captioner):

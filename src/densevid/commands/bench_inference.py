@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
         args.plain_videos,
         top=args.top,
         at_once=args.at_once,
-        passes=args.passes,
+        kernels=_kernels(args.kernels),
         attention=args.attention,
         captured=not args.no_capture,
         profile=args.profile,
