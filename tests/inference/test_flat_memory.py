@@ -46,9 +46,11 @@ def same(ours: CaptionedVideo, theirs: CaptionedVideo) -> None:
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
 @pytest.mark.parametrize("fused", FUSED)
-@pytest.mark.parametrize("rows", [100, 4000])
+@pytest.mark.parametrize("rows", [30, 4000])
 def test_flat_and_grouped_say_the_same(variant: Any, fused: str, rows: int) -> None:
-    tracks = [random_track(steps, steps) for steps in ((40, 13) if fused == "triton" else (40, 13, 29, 1))]
+    tracks = [random_track(steps, steps) for steps in ((8, 5) if fused == "triton" else (40, 13, 29, 1))]
+    if fused == "triton":  # by the interpreter every word is slow
+        variant = (variant[0], variant[1] | {"max_words": 2, "min_proposals": 4, "max_proposals": 4})
     want = Captioner(random_model(*variant)).captioned(tracks)
     flat = flat_captioner(variant, Fused() if fused == "torch" else TritonFused(), rows)
     for ours, theirs in zip(flat.captioned(tracks), want, strict=True):
@@ -58,7 +60,7 @@ def test_flat_and_grouped_say_the_same(variant: Any, fused: str, rows: int) -> N
 def test_a_sentence_that_has_ended_reads_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     captioner = flat_captioner(({}, {"max_words": 30}), Fused())
     with torch.no_grad():
-        captioner.model.caption_decoder.words.bias[EOS] = 0.6
+        captioner.model.caption_decoder.words.bias[EOS] = 0.5
     read: list[int] = []
     attended = Fused.attended_flat
 

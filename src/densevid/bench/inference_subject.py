@@ -64,6 +64,14 @@ def random_model(asked: Asked) -> LoadedModel:
     return LoadedModel(model, config, vocabulary, None)
 
 
+def subject(asked: Asked, model: Path | None, features: Path | None) -> tuple[LoadedModel, list[FeatureTrack]]:
+    """What captions, and what is captioned: made up, unless a trained model and its features are named."""
+    loaded = random_model(asked) if model is None else trained_model(model, asked)
+    if features is None:
+        return loaded, random_tracks(loaded.config, asked.videos, asked.steps)
+    return loaded, stored_tracks(features, loaded.config, asked.videos)
+
+
 def _events(asked: Asked) -> tuple[str, ...]:
     """Settings under which every video has so many events: the best by score that do not overlap by 90%."""
     return (
