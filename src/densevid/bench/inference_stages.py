@@ -6,6 +6,7 @@ Stages on the device that wait for the host show the waiting, too; what the devi
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -37,8 +38,7 @@ def print_stages(loaded: LoadedModel, tracks: Sequence[FeatureTrack], run: Run) 
             captioner.steps_at_once = at_once
             shown = tracks if at_once > 1 else tracks[: run.single_videos]
             lines += stage_lines(f"{name}, {'replayed' if replays else 'launched'}", captioner, shown, choose)
-        failed = replays and not captioner.speaker.graphs.enabled
-        lines += ["  NOT REPLAYED: capturing failed, see the warning above"] if failed else []
+        lines += [f"  CAPTURING FAILED: {kind}, see the warning above" for kind in captioner.speaker.graphs.failed]
     print(f"{usual(run)} on {device_name(run.device)}, milliseconds a video: host, device, stage")
     print("\n".join(lines))
     print("\n".join(part_lines(loaded, run.device)) if run.device.type == "cuda" else "", flush=True)
@@ -85,6 +85,7 @@ def _choices(on_gpu: bool, *, together: bool) -> list[list[dict[str, Any]]]:
 
 
 def _tried(loaded: LoadedModel, tracks: Sequence[FeatureTrack], run: Run, way: int) -> Tried:
+    gc.collect()  # a captioner before this one may still hold gigabytes
     captioner = opened(loaded, run, usual(run))
     name, choose, captioner.steps_at_once = ways(run, captioner)[way]
     shown = tracks if way % 2 else tracks[: run.single_videos]

@@ -118,7 +118,7 @@ class Captioner:
                 waiting.append(self._spoken(reads, choose))
                 if len(waiting) > self.ahead:
                     yield from self._dealt(waiting.pop(0))
-        except Exception:  # what is wrong with a later video is no reason to lose those before it
+        except Exception:  # those before it are finished
             yield from chain.from_iterable(map(self._dealt, waiting))
             raise
         yield from chain.from_iterable(map(self._dealt, waiting))
@@ -143,9 +143,9 @@ class Captioner:
         """The window's first steps, if they are numbers."""
         if isinstance(track, ReadTrack):
             return track
-        with np.errstate(over="ignore"):
+        with self.stages("read"), np.errstate(over="ignore"):
             values = np.require(track.values[: self.config.model.window], np.float32, ["C", "W"])
-        certain = bool(torch.from_numpy(values).sum().isfinite())  # all threads, one pass; most videos pass it
+            certain = bool(torch.from_numpy(values).sum().isfinite())  # all threads, one pass; most videos pass it
         if not certain and not np.isfinite(values).all():
             raise InputError("its features hold NaN, infinity or numbers too large for float32")
         return ReadTrack(values, track.clock)
@@ -164,12 +164,17 @@ class Captioner:
         """As many videos as have `steps_at_once` steps together, padded to the longest, at least one."""
         batch: list[ReadTrack] = []
         longest = 0
-        for read in reads:
-            longest = max(longest, len(read.values_TF))
-            if batch and longest * (len(batch) + 1) > self.steps_at_once:
+        try:
+            for read in reads:
+                longest = max(longest, len(read.values_TF))
+                if batch and longest * (len(batch) + 1) > self.steps_at_once:
+                    yield batch
+                    batch, longest = [], len(read.values_TF)
+                batch.append(read)
+        except Exception:  # what is wrong with a video is no reason to lose those before it
+            if batch:
                 yield batch
-                batch, longest = [], len(read.values_TF)
-            batch.append(read)
+            raise
         if batch:
             yield batch
 

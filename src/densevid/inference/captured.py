@@ -30,21 +30,24 @@ class Graphs:
     def __init__(self, *, enabled: bool) -> None:
         self.enabled, self.asked = enabled, Counter[Hashable]()
         self.graphs: dict[Hashable, tuple[torch.cuda.CUDAGraph, Any]] = {}
+        self.failed: set[str] = set()
         self.pool: Any = None
 
-    def __call__(self, sizes: Hashable, work: Callable[[], Result]) -> Result:
-        """The result of work, which the next work of these sizes overwrites."""
-        self.asked[sizes] += 1
-        if sizes not in self.graphs:
-            if not self.enabled or self.asked[sizes] < 2 or len(self.graphs) >= MOST_GRAPHS:
+    def __call__(self, kind: str, sizes: Hashable, work: Callable[[], Result]) -> Result:
+        """The result of work of some kind, which the next of these sizes overwrites."""
+        key = (kind, sizes)
+        self.asked[key] += 1
+        if key not in self.graphs:
+            possible = self.enabled and kind not in self.failed and len(self.graphs) < MOST_GRAPHS
+            if not possible or self.asked[key] < 2:
                 return work()
             try:
-                self.graphs[sizes] = self._captured(work)
+                self.graphs[key] = self._captured(work)
             except RuntimeError as error:
-                warnings.warn(f"not replayed, which costs time alone: {error}", stacklevel=2)
-                self.enabled = False
+                warnings.warn(f"{kind} are not replayed, which costs time alone: {error}", stacklevel=2)
+                self.failed.add(kind)
                 return work()
-        graph, result = self.graphs[sizes]
+        graph, result = self.graphs[key]
         graph.replay()
         return result
 
@@ -90,7 +93,7 @@ class FlatSentences:
     def __call__(self, memory: FlatMemory, events: int) -> Sentences:
         """The sentences of the first `events` events."""
         own = bool(self.buffers) and memory.log_count_N is self.buffers[-1]
-        said = self.graphs(("words", len(memory.first_P)), lambda: self.say(memory)) if own else self.say(memory)
+        said = self.graphs("words", len(memory.first_P), lambda: self.say(memory)) if own else self.say(memory)
         return Sentences(said.words_PL[:events].clone(), said.log_probability_P[:events].clone())
 
     def _room(self, rows: int) -> tuple[tuple[Tensor, ...], Tensor]:

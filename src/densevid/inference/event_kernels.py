@@ -89,9 +89,11 @@ def suppress(overlapping, keep, C, BLOCK: tl.constexpr):
     video = tl.program_id(0).to(tl.int64)
     other = tl.arange(0, BLOCK)
     kept = tl.zeros((BLOCK,), tl.int32)
-    for candidate in range(0, C):
-        row = (video * C + candidate) * C
-        loses = tl.load(overlapping + row + other, mask=other < candidate, other=0).to(tl.int32)
-        stays = tl.max(loses * kept, axis=0) == 0
-        kept = tl.where((other == candidate) & stays, 1, kept)
+    for first in range(0, C, 8):
+        for step in tl.static_range(8):  # eight rows are on their way together
+            candidate = first + step
+            seen = (other < candidate) & (candidate < C)
+            loses = tl.load(overlapping + (video * C + candidate) * C + other, mask=seen, other=0).to(tl.int32)
+            stays = tl.max(loses * kept, axis=0) == 0
+            kept = tl.where((other == candidate) & stays, 1, kept)
     tl.store(keep + video * C + other, kept.to(tl.int8), mask=other < C)

@@ -7,7 +7,7 @@ every number of steps (`captured.py`), and the host looks at the result once.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -58,8 +58,8 @@ class Finder:
         found = self._found(uploaded)
         selection = found.glance.selection
         if not self.looks and not bool(found.glance.enough_1):
-            selection = self.rules.select(found.proposals, found.lengths)
-        return found, selection.at_least_one(found.lengths, self.rules.config.inference.score_threshold)
+            selection = self._filled(self.rules.select(found.proposals, found.lengths), found.lengths)
+        return found, selection
 
     def encode(self, uploaded: Uploaded) -> EncodedVideo:
         """The videos alone."""
@@ -78,7 +78,7 @@ class Finder:
         place.features_BTF.copy_(uploaded.features_BTF)
         place.lengths_3B.copy_(uploaded.lengths_3B)
         with self.stages("find"):
-            return self.graphs(("find", *sizes), lambda: self._work(place))
+            return self.graphs("proposals", sizes, lambda: self._work(place))
 
     def _work(self, uploaded: Uploaded) -> Found:
         lengths = uploaded.lengths
@@ -88,4 +88,8 @@ class Finder:
             proposals = self.propose(video.memory.last_BTD)
         with self.stages("select"):
             glance = self.rules.glance(proposals, lengths, looks=self.looks)
+            glance = replace(glance, selection=self._filled(glance.selection, lengths))
         return Found(video, lengths, proposals, glance)
+
+    def _filled(self, selection: Selection, lengths: Lengths) -> Selection:
+        return selection.at_least_one(lengths, self.rules.config.inference.score_threshold)

@@ -24,6 +24,8 @@ from densevid.model.caption_decoder import DecoderLayer, SelfAttentionDecoder
 from densevid.model.layers import MultiHeadAttention, sinusoids
 from densevid.model.video_encoder import Memory
 
+ROOM_MULTIPLE = 8  # of words that there is room for: fast attention wants its masks aligned
+
 
 @dataclass(frozen=True)
 class CrossWeights:
@@ -53,7 +55,8 @@ class WordDecoder:
         self.projections = [torch.cat([part.weight for part in three]).detach() for three in parts]
         self.cross = [CrossWeights.of(layer.cross_attention) for layer in self.layers]
         self.words, weight = decoder.words, decoder.words.weight
-        position_L = torch.arange(max_words, device=weight.device)
+        self.room = -(-max_words // ROOM_MULTIPLE) * ROOM_MULTIPLE
+        position_L = torch.arange(self.room, device=weight.device)
         self.places_LD = sinusoids(position_L, weight.shape[1]).to(weight.dtype)
         self.said_LL = position_L <= position_L[:, None]
 
@@ -72,7 +75,7 @@ class WordDecoder:
 
     def _nothing(self, events: int) -> Said:
         heads, width = self.layers[0].self_attention.heads, self.words.in_features
-        shape = (events, heads, self.max_words, width // heads)
+        shape = (events, heads, self.room, width // heads)
         keys, values = ([self.words.weight.new_zeros(shape) for _ in self.layers] for _ in range(2))
         return Said(keys, values, torch.zeros(1, dtype=torch.long, device=self.device))
 
