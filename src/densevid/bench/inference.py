@@ -230,7 +230,9 @@ def print_store_run(asked: Asked, run: Run, folder: Path | None = None) -> None:
         save_model(root / "model", loaded, block)
         store = generated_store(root, loaded.config, asked.videos)
         begun = time.perf_counter()
-        opened = open_job(PredictionJob(root / "model", store, device=str(run.device)))
+        opened = open_job(
+            PredictionJob(root / "model", store, device=str(run.device), settings=("inference.read=first-window",))
+        )
         ready = time.perf_counter()
         predictions = opened.run()
         write_events(root / "predictions.json", predictions.events, provenance=block)

@@ -92,7 +92,7 @@ def suppress(overlapping, keep, C, BLOCK: tl.constexpr):
     for first in range(0, C, 8):
         for step in tl.static_range(8):  # eight rows are on their way together
             candidate = first + step
-            seen = (other < candidate) & (candidate < C)
+            seen = (other < candidate) & (other * 0 + candidate < C)
             loses = tl.load(overlapping + (video * C + candidate) * C + other, mask=seen, other=0).to(tl.int32)
             stays = tl.max(loses * kept, axis=0) == 0
             kept = tl.where((other == candidate) & stays, 1, kept)
