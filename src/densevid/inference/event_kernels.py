@@ -43,8 +43,8 @@ def masked_norm(
 
 @triton.jit
 def attend(
-    query, memory, log_count, first_row, slots, out, query_event, query_head, HEADS, D,
-    BLOCK_D: tl.constexpr, ROWS: tl.constexpr, BLOCK_S: tl.constexpr,
+    query, memory, log_count, first_row, slots, out, query_event, query_head, HEADS,
+    D: tl.constexpr, BLOCK_D: tl.constexpr, ROWS: tl.constexpr, BLOCK_S: tl.constexpr,
 ):  # fmt: skip
     """One event a program: softmax(query memory^T + log count) memory, for all heads, by running maximum and sum.
 
@@ -65,11 +65,10 @@ def attend(
     for first in range(0, many, BLOCK_S):
         slot = first + tl.arange(0, BLOCK_S)
         there = slot < many
-        tile = tl.load(
-            memory + (row + slot)[:, None] * D + channel[None, :],
-            mask=there[:, None] & (channel < D)[None, :],
-            other=0.0,
-        )
+        wanted = there[:, None]
+        if BLOCK_D != D:
+            wanted = wanted & (channel < D)[None, :]
+        tile = tl.load(memory + (row + slot)[:, None] * D + channel[None, :], mask=wanted, other=0.0)
         logits = tl.dot(asked, tl.trans(tile))
         logits += tl.load(log_count + row + slot, mask=there, other=-float("inf"))[None, :]
         higher = tl.maximum(highest, tl.max(logits, axis=1))

@@ -141,8 +141,8 @@ class TritonFused(Fused):
         out = query_PHD.new_empty(events, heads, width)
         self.kernels.attend[(events,)](
             query_PHD, memory.layers[index], memory.log_count_N, memory.first_P, memory.slots_P, out,
-            query_PHD.stride(0), query_PHD.stride(1), heads, width,
-            BLOCK_D=_power_of_two(width), ROWS=ROWS, BLOCK_S=32, num_warps=8, num_stages=2,
+            query_PHD.stride(0), query_PHD.stride(1), heads,
+            D=width, BLOCK_D=_power_of_two(width), ROWS=ROWS, BLOCK_S=32, num_warps=8, num_stages=2,
         )  # fmt: skip
         return out
 
