@@ -75,7 +75,8 @@ def check_float32_is_that_of_a_cpu(variant: Variant) -> None:
 
 def check_a_graph_says_the_same_every_time(variant: Variant) -> None:
     """Word for word what the launched form of the same kernels says: the arithmetic is the same."""
-    eager, replayed = (captioner(variant, "bfloat16", captured=captured) for captured in (False, True))
+    eager, replayed = captioner(variant, "bfloat16"), captioner(variant, "bfloat16")
+    eager.speaker.graphs.enabled = False
     for _ in range(3):
         for track in TRACKS:
             near(next(replayed.captioned([track])), next(eager.captioned([track])))
@@ -135,19 +136,19 @@ def check_the_papers_configuration(mask: str) -> None:
     tracks = random_tracks(loaded.config, 2, 480)
     plain = PlainCaptioner(loaded, device="cuda")
     theirs = [plain.caption(track) for track in tracks]
-    for precision, least in (("float32", 1.0), ("bfloat16", 0.9)):
+    for precision, least in (("float32", 1.0), ("bfloat16", 0.9), ("float16", 0.9)):
         made = Captioner(loaded, device="cuda", precision=precision)  # type: ignore[arg-type]
         for _ in range(3):
             found = list(made.captioned(tracks))
         shares = np.mean([agreement(ours, other) for ours, other in zip(found, theirs, strict=True)], axis=0)
         print(f"  {mask} {precision}: {shares[0]:.1%} intervals to a step, {shares[1]:.1%} sentences")
         assert shares[0] >= least, (precision, shares)
-        assert precision == "bfloat16" or shares[1] == 1, (precision, shares)
+        assert precision != "float32" or shares[1] == 1, (precision, shares)
 
 
 def check_the_parts_of_the_bench_run(quick: str) -> None:
     lines = part_lines(paper_model(Asked(1, 12, 48, 6, "gated", quick=True)), torch.device("cuda"), 8)
-    assert len(lines) > 15 and not [line for line in lines if ": " in line[30:]], lines
+    assert len(lines) > 15 and not [line for line in lines[1:] if ": " in line], lines
 
 
 CHECKS: list[tuple[Callable[[Any], None], list[Any]]] = [

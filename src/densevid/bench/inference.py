@@ -107,7 +107,7 @@ def measure(loaded: LoadedModel, tracks: Sequence[FeatureTrack], run: Run) -> li
 def _precisions(run: Run) -> tuple[Precision, ...]:
     if run.precision is not None:
         return (run.precision,)
-    return ("float32", "bfloat16") if run.device.type == "cuda" else ("float32",)
+    return ("float32", "bfloat16", "float16") if run.device.type == "cuda" else ("float32",)
 
 
 def opened(loaded: LoadedModel, run: Run, precision: Precision) -> Captioner:

@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rounds", type=int, default=None, metavar="N", help="the median of so many (3 on CUDA, else 1)"
     )
-    parser.add_argument("--precision", choices=("float32", "bfloat16"), default=None, help="only this one")
+    parser.add_argument("--precision", choices=("float32", "bfloat16", "float16"), default=None, help="only this one")
     parser.add_argument(
         "--kernels", default="all", metavar="NAMES", help="our own on CUDA: all, none, or some of rows,norm,relu,attend"
     )

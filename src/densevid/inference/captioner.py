@@ -1,7 +1,7 @@
 """Feature tracks become events: encode, propose, select, mask, caption, and at the very end steps become seconds.
 
 Videos of different lengths share a batch, and so do their events; neither changes any result. Up to the selection every
-number is float32 (with `precision = "bfloat16"` in TF32 products), so that the same events are found; their encoding
+number is float32 (in TF32 products unless `precision = "float32"`), so that the same events are found; their encoding
 and their words, nearly all of the work, are computed in the precision that is asked for.
 """
 
@@ -32,7 +32,7 @@ from densevid.inference.uploads import Uploads
 from densevid.tracks import Clock, FeatureTrack
 
 Segments = Sequence[tuple[float, float]]
-Precision = Literal["float32", "bfloat16"]
+Precision = Literal["float32", "bfloat16", "float16"]
 
 
 @contextmanager
@@ -78,10 +78,11 @@ class Captioner:
         self.precision = precision or usual_precision(self.device)
         self.ahead = self.device.type == "cuda"
         self.steps_at_once = steps_at_once or (64 if self.ahead else 4) * self.config.model.window
-        speaking = self.model if self.precision == "float32" else deepcopy(self.model).bfloat16()
+        half = self.precision != "float32"
+        speaking = deepcopy(self.model).to(getattr(torch, self.precision)) if half else self.model
         self.speaker = EventSpeaker(speaking, self.rules, limits or SpeakerLimits.of(self.device))
         self.uploads = Uploads(self.rules, self.device)
-        self.finder = Finder(self.model, self.rules, self.speaker.graphs, folded=self.precision == "bfloat16")
+        self.finder = Finder(self.model, self.rules, self.speaker.graphs, folded=half)
         self.listen(Stages())
 
     @classmethod
@@ -202,6 +203,8 @@ class Captioner:
             spoken.there.synchronize()
         with self.stages("text"):
             video_P, anchor_P, score_P, reported_P2, words_PL, log_P = spoken.columns
+            if self.precision == "float16" and not bool(log_P.isfinite().all()):
+                raise InputError("this model computes numbers too large for float16; use bfloat16 or float32")
             return deal_out(spoken.clocks, video_P, (anchor_P, score_P, reported_P2), self._texts(words_PL), log_P)
 
     @torch.inference_mode()
