@@ -83,7 +83,7 @@ def check_a_graph_says_the_same_every_time(variant: Variant) -> None:
         for ours, theirs in zip(replayed.captioned(TRACKS), eager.captioned(TRACKS), strict=True):
             near(ours, theirs)
     graphs = replayed.speaker.graphs
-    kinds = {kind for kind, _ in graphs.graphs}  # type: ignore[misc]
+    kinds = {kind for kind, _ in graphs.graphs}
     assert not graphs.failed, graphs.failed
     assert kinds >= ({"words"} if replayed.speaker.flat else set())
     assert kinds >= ({"proposals"} if replayed.finder.replays else set())

@@ -35,7 +35,7 @@ def flat_captioner(variant: tuple[dict[str, Any], dict[str, Any]], fused: Fused,
     speaker = captioner.speaker
     assert speaker.decoder is not None and isinstance(speaker.encode, EventEncoder)
     speaker.decoder.fused = speaker.encode.fused = fused
-    speaker.flat = FlatSentences(speaker.decoder, speaker._say_flat, Graphs(enabled=False), rows)
+    speaker.flat = FlatSentences(speaker.decoder, speaker.rules, Graphs(enabled=False), rows)
     return captioner
 
 

@@ -48,7 +48,7 @@ def captioner(monkeypatch: pytest.MonkeyPatch) -> Captioner:
     captioner = Captioner(random_model(), limits=SpeakerLimits(1 << 17, 1 << 14), steps_at_once=10_000)
     speaker = captioner.speaker
     assert speaker.decoder is not None
-    speaker.flat = FlatSentences(speaker.decoder, speaker._say_flat, Graphs(enabled=False), 1 << 14)
+    speaker.flat = FlatSentences(speaker.decoder, speaker.rules, Graphs(enabled=False), 1 << 14)
     captioner.finder.looks = False
     monkeypatch.setattr(selection, "suppress", lambda overlapping: ~overlapping.tril(-1).any(dim=-1))
     monkeypatch.setattr(speaker.decoder.fused, "attended_flat", lambda query, memory, index: query * 1)

@@ -15,13 +15,13 @@ import torch
 from torch import Tensor
 
 from densevid.inference.decoding import Sentences
+from densevid.inference.rules import PaperRules
 from densevid.inference.word_decoder import WordDecoder
 from densevid.inference.word_state import FlatMemory
 
 MOST_GRAPHS = 128
 FEWEST_EVENTS = 16
 Result = TypeVar("Result")
-Say = Callable[[FlatMemory], Sentences]
 
 
 class Graphs:
@@ -29,7 +29,7 @@ class Graphs:
 
     def __init__(self, *, enabled: bool) -> None:
         self.enabled, self.asked = enabled, Counter[Hashable]()
-        self.graphs: dict[Hashable, tuple[torch.cuda.CUDAGraph, Any]] = {}
+        self.graphs: dict[tuple[str, Hashable], tuple[torch.cuda.CUDAGraph, Any]] = {}
         self.failed: set[str] = set()
         self.pool: Any = None
 
@@ -51,6 +51,12 @@ class Graphs:
         graph.replay()
         return result
 
+    def forget(self, kind: str) -> None:
+        """Work of that kind has a new place, and must be captured again."""
+        if torch.cuda.is_available() and torch.cuda.is_initialized():
+            torch.cuda.synchronize()  # one of them may be under way
+        self.graphs = {key: graph for key, graph in self.graphs.items() if key[0] != kind}
+
     def _captured(self, work: Callable[[], Result]) -> tuple[torch.cuda.CUDAGraph, Result]:
         """Run once to warm up, then record."""
         aside = torch.cuda.Stream()
@@ -68,37 +74,43 @@ class Graphs:
 class FlatSentences:
     """Says sentences about events whose memory lies in one place, the same for all batches; the words are replayed.
 
-    A graph belongs to a number of events, rounded up; how long they are is written where the graph reads it.
+    A graph belongs to a number of events, rounded up; how long they are is written where the graph reads it. The place
+    has room for `most` rows, but grows to that only as it is needed.
     """
 
-    def __init__(self, decoder: WordDecoder, say: Say, graphs: Graphs, rows: int) -> None:
-        self.say, self.graphs, self.rows = say, graphs, rows
+    def __init__(self, decoder: WordDecoder, rules: PaperRules, graphs: Graphs, most: int) -> None:
+        self.decoder, self.rules, self.graphs, self.most = decoder, rules, graphs, most
         weight = decoder.words.weight
-        self.layers, self.like = len(decoder.layers), weight.new_empty(0, weight.shape[1])
-        self.buffers: tuple[Tensor, ...] = ()
+        self.like = weight.new_empty(0, weight.shape[1])
+        self.layers, self.log_count_N = self._room(0)
         self.counts: dict[int, Tensor] = {}
 
     def memory(self, events: int, rows: int) -> FlatMemory:
         """Where to write the memory of so many events with so many rows together."""
-        if rows > self.rows:
+        if rows > self.most:
             return FlatMemory(*self._room(rows), *self._counts(events))
-        if not self.buffers:
-            layers, log_count_N = self._room(self.rows)
-            self.buffers = (*layers, log_count_N)
+        if rows > len(self.log_count_N):
+            self.graphs.forget("words")
+            self.layers, self.log_count_N = (), self.log_count_N[:0]  # the old makes room for the new
+            self.layers, self.log_count_N = self._room(min(self.most, 1 << (rows - 1).bit_length()))
         size = rounded(events)
         if size not in self.counts:
             self.counts[size] = self._counts(size)
-        return FlatMemory(self.buffers[:-1], self.buffers[-1], *self.counts[size])
+        return FlatMemory(self.layers, self.log_count_N, *self.counts[size])
 
     def __call__(self, memory: FlatMemory, events: int) -> Sentences:
         """The sentences of the first `events` events."""
-        own = bool(self.buffers) and memory.log_count_N is self.buffers[-1]
+        own = memory.log_count_N is self.log_count_N
         said = self.graphs("words", len(memory.first_P), lambda: self.say(memory)) if own else self.say(memory)
         return Sentences(said.words_PL[:events].clone(), said.log_probability_P[:events].clone())
 
+    def say(self, memory: FlatMemory) -> Sentences:
+        """Without a look at who has finished, so that it can be replayed."""
+        return self.rules.say(self.decoder, self.decoder.begin_flat(memory), len(memory.first_P), looks=False)
+
     def _room(self, rows: int) -> tuple[tuple[Tensor, ...], Tensor]:
         """Rows of zeros for every layer, each standing for one step."""
-        layers = tuple(self.like.new_zeros(rows, self.like.shape[1]) for _ in range(self.layers))
+        layers = tuple(self.like.new_zeros(rows, self.like.shape[1]) for _ in self.decoder.layers)
         return layers, torch.zeros(rows, device=self.like.device)
 
     def _counts(self, events: int) -> Tensor:

@@ -18,7 +18,6 @@ from densevid.inference.packed_events import PackedEvents, Packing, distinct_win
 from densevid.inference.rules import PaperRules
 from densevid.inference.stages import Stages
 from densevid.inference.word_decoder import WordDecoder
-from densevid.inference.word_state import FlatMemory
 from densevid.model.caption_decoder import SelfAttentionDecoder
 from densevid.model.masked_transformer import EncodedVideo, MaskedTransformer
 from densevid.model.recurrent import BiLSTMEncoder
@@ -75,7 +74,7 @@ class EventSpeaker:
             rests = network.compat == "paper"
             self.decoder = WordDecoder(model.caption_decoder, inference.max_words, fused, rests=rests)
             if fused.flat and fits_flat(network.heads, network.width, self.dtype):
-                self.flat = FlatSentences(self.decoder, self._say_flat, self.graphs, limits.spoken)
+                self.flat = FlatSentences(self.decoder, rules, self.graphs, limits.spoken)
 
     def __call__(self, video: EncodedVideo, mask_PT: Tensor, video_P: Tensor) -> Sentences:
         """The sentence of every event, given by its mask and the row of its video."""
@@ -125,11 +124,6 @@ class EventSpeaker:
                 first += count * slots
         with self.stages("words"):
             return flat(memory, events)
-
-    def _say_flat(self, memory: FlatMemory) -> Sentences:
-        """Without a look at who has finished, so that it can be replayed."""
-        assert self.decoder is not None
-        return self.rules.say(self.decoder, self.decoder.begin_flat(memory), len(memory.first_P), looks=False)
 
     def _spoken_together(self, packed: list[PackedEvents]) -> Iterator[list[PackedEvents]]:
         """As many as the memory holds: a word costs the decoder's weights once, however many events share it."""
