@@ -86,7 +86,7 @@ def served(work: Path, *flags: str, port: int = 0) -> Iterator[tuple[str, subpro
 
 def playing(folder: Path, mode: str, **limits: Any) -> Settings:
     command = [sys.executable, str(SCRIPT), mode]
-    return Settings(folder, replace(Limits(), **limits), lambda video, out: [*command, str(video), str(out)])
+    return Settings(folder, replace(Limits(), **limits), lambda video, out, title: [*command, str(video), str(out)])
 
 
 def card(page: Page, name: str, state: str, timeout: int = LONG) -> Any:

@@ -29,7 +29,7 @@ VIDEO = {"content_type": "video/mp4"}
 
 def settings_for(folder: Path, mode: str = "quick", **limits: Any) -> Settings:
     command = [sys.executable, str(SCRIPT), mode]
-    return Settings(folder, replace(Limits(), **limits), lambda video, out: [*command, str(video), str(out)])
+    return Settings(folder, replace(Limits(), **limits), lambda video, out, title: [*command, str(video), str(out)])
 
 
 @pytest.fixture(scope="module")

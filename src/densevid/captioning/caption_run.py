@@ -13,9 +13,9 @@ from pathlib import Path
 from densevid.artifacts import provenance, write_json, write_text
 from densevid.captioning.chosen_events import Choice, Span
 from densevid.captioning.inputs import Input, output_base
-from densevid.captioning.outputs import Target, details, require_room, shown_name, write_outputs
+from densevid.captioning.outputs import Manner, Target, details, require_room, write_outputs
 from densevid.captioning.video_captioner import ModelError, VideoCaptioner
-from densevid.captioning.video_captions import VideoCaptions
+from densevid.captioning.video_captions import VideoCaptions, shown_name
 from densevid.errors import InputError, one_line
 from densevid.export.event_files import submission
 from densevid.export.index_page import IndexRow, index_page
@@ -35,10 +35,10 @@ class Wishes:
     choice: Choice
     formats: tuple[str, ...]
     out: Path | None = None
-    embed: bool = False
-    burn: bool = False
+    manner: Manner = field(default_factory=Manner)
     explain: bool = False
     spans: dict[str, list[Span]] | None = None
+    title: str | None = None
 
 
 @dataclass(frozen=True)
@@ -97,10 +97,12 @@ class CaptionRun:
 
     def _attempt(self, given: Input, watch: Watch) -> Outcome:
         """One video; only what is wrong with itself is its failure."""
-        target = Target(output_base(given, self.wishes.out), self.wishes.embed, self.wishes.burn)
+        target = Target(output_base(given, self.wishes.out), self.wishes.manner)
         try:
             require_room(target)
             captioned = self._caption(given, watch)
+            if self.wishes.title is not None:
+                captioned = captioned.called(self.wishes.title)
             if self.wishes.explain and given.file is not None:
                 target = replace(target, figures=self.captioner.explained(given.file))
             return Outcome(given, captioned, tuple(self._write(captioned, target)))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from dataclasses import replace
 
 import densevid
-from densevid.captioning.outputs import Target, shown_name
+from densevid.captioning.outputs import Target
 from densevid.captioning.video_captions import VideoCaptions
 from densevid.export.document import ShownEvent, ShownVideo, TimelineDocument, media_type_of
 
@@ -14,30 +14,31 @@ MOST_THUMBNAILS = 100  # a dense list has hundreds of events, and their pictures
 
 def timeline_document(captioned: VideoCaptions, target: Target) -> TimelineDocument:
     """What the page at `target` shows."""
-    pictures, masks = _thumbnails(captioned), captioned.masks or ((),) * len(captioned.events)
+    pictures, masks = _thumbnails(captioned), captioned.masks or (None,) * len(captioned.events)
     events = tuple(
         ShownEvent(event, confidence=min(1.0, max(0.0, event.score)), mask=mask, thumbnail=picture)
         for event, mask, picture in zip(captioned.events, masks, pictures, strict=True)
     )
     warning = f"; {captioned.warning}" if captioned.warning else ""
     return TimelineDocument(
-        title=shown_name(captioned.file.name if captioned.file else captioned.name),
+        title=captioned.title,
         duration=captioned.duration,
         events=events,
-        video=_video(captioned.file, target),
+        video=_video(captioned, target),
         model=captioned.model,
-        mask_seconds=captioned.mask_seconds,
         figures=target.figures,
         provenance=f"densevid {densevid.__version__}, model {captioned.model}, {captioned.chosen}{warning}",
     )
 
 
-def _video(file: Path | None, target: Target) -> ShownVideo | None:
-    """The file itself; where no browser plays it, the .mp4 that was made of it, if there is one."""
-    if file is None:
+def _video(captioned: VideoCaptions, target: Target) -> ShownVideo | None:
+    """The file itself; where browsers do not play it, the .mp4 that was made of it, if there is one."""
+    if captioned.file is None:
         return None
-    playable = target.path("mp4") if not media_type_of(file) and target.path("mp4").is_file() else file
-    return ShownVideo.embedded(playable) if target.embed else ShownVideo.linked(playable, target.path("html"))
+    wants_copy = target.manner.web or not media_type_of(captioned.file)
+    file = target.path("mp4") if wants_copy and target.path("mp4").is_file() else captioned.file
+    shown = ShownVideo.embedded(file) if target.manner.embed else ShownVideo.linked(file, target.path("html"))
+    return replace(shown, name=captioned.title)
 
 
 def _thumbnails(captioned: VideoCaptions) -> list[bytes | None]:

@@ -34,7 +34,6 @@ def timeline_page(document: TimelineDocument) -> str:
         "script": script,
         "title": escaped(document.title),
         "seconds": f"{document.seconds:.3f}",
-        "mask_seconds": f"{document.mask_seconds or document.duration:.3f}",
         "digits": str(document.clock_digits),
         "duration": clock_text(document.duration),
         "facts": _facts(document),

@@ -28,6 +28,7 @@ from densevid.inference.rules import rules_of
 from densevid.inference.selection import WHOLE_VIDEO, Choose, Lengths
 from densevid.model.masked_transformer import EncodedVideo
 from densevid.model.proposal_decoder import Proposals
+from densevid.progress import Watch, unwatched
 from densevid.tracks import FeatureTrack
 
 Segments = Sequence[tuple[float, float]]
@@ -96,11 +97,11 @@ class Captioner:
         return (captioned.events() for captioned in self.captioned(tracks, choose=choose))
 
     def captioned(
-        self, tracks: Iterable[FeatureTrack | ReadTrack], *, choose: Choose | None = None
+        self, tracks: Iterable[FeatureTrack | ReadTrack], *, choose: Choose | None = None, watch: Watch = unwatched
     ) -> Iterator[CaptionedVideo]:
         """The same in steps and with more to know of every event; only what `choose` leaves is captioned."""
         for reads in self._batches(map(self.read, tracks)):
-            yield from self._captioned(reads, choose)
+            yield from self._captioned(reads, choose, watch)
 
     def caption_segments(self, track: FeatureTrack | ReadTrack, segments: Segments) -> list[Event]:
         """Say what happens in given spans (seconds); the spans are reported as they were given, score 1."""
@@ -153,7 +154,7 @@ class Captioner:
             yield batch
 
     @torch.inference_mode()
-    def _captioned(self, reads: list[ReadTrack], choose: Choose | None) -> list[CaptionedVideo]:
+    def _captioned(self, reads: list[ReadTrack], choose: Choose | None, watch: Watch) -> list[CaptionedVideo]:
         with float32_products(exact=self.precision == "float32"):
             batch = self._encode(reads)
             proposals = self.propose(batch.video.memory.last_BTD)
@@ -163,7 +164,7 @@ class Captioner:
             rows = selection.kept_BK.nonzero(as_tuple=True)
             video_P = rows[0]
             mask_PT = self._event_masks(batch, proposals, video_P, selection.anchor_BK[rows])
-            said = self.speaker(batch.video, mask_PT, video_P)
+            said = self.speaker(batch.video, mask_PT, video_P, watch)
         chosen = (selection.anchor_BK[rows], selection.score_BK[rows], selection.reported_BK2[rows])
         clocks = [read.clock for read in reads]
         return deal_out(clocks, video_P, chosen, self._texts(said.words_PL), said.log_probability_P)

@@ -21,6 +21,9 @@ from densevid.model.caption_decoder import SelfAttentionDecoder
 from densevid.model.masked_transformer import EncodedVideo, MaskedTransformer
 from densevid.model.recurrent import BiLSTMEncoder
 from densevid.model.video_encoder import Memory
+from densevid.progress import Watch, unwatched
+
+ENCODING = 0.9  # its share of the time that sentences take, about
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,20 @@ class SpeakerLimits:
         return cls(1 << 12, 1 << 16)
 
 
+@dataclass
+class _Share:
+    """How much of all slots is encoded; the words of the last are still to be said then."""
+
+    slots: int
+    watch: Watch
+    done: int = 0
+
+    def add(self, part: PackedEvents, memory: Memory) -> Memory:
+        self.done += part.mask_PS.numel()
+        self.watch("sentences", ENCODING * self.done / self.slots)
+        return memory
+
+
 class EventSpeaker:
     """Says what happens in events, with one model and its rules."""
 
@@ -68,7 +85,7 @@ class EventSpeaker:
         if limits.captured and self.decoder is not None and model.device.type == "cuda":
             self.captured = CapturedSentences(self.decoder, self._say_all)
 
-    def __call__(self, video: EncodedVideo, mask_PT: Tensor, video_P: Tensor) -> Sentences:
+    def __call__(self, video: EncodedVideo, mask_PT: Tensor, video_P: Tensor, watch: Watch = unwatched) -> Sentences:
         """The sentence of every event, given by its mask and the row of its video."""
         events, most = len(mask_PT), self.rules.config.inference.max_words
         words_PL = torch.full((events, most), PAD, device=mask_PT.device)
@@ -78,14 +95,15 @@ class EventSpeaker:
         if self.rules.config.model.mask == "discrete":
             one_Q, number_P = distinct_windows(mask_PT, video_P)
             if len(one_Q) < events:
-                told = self(video, mask_PT[one_Q], video_P[one_Q])
+                told = self(video, mask_PT[one_Q], video_P[one_Q], watch)
                 return Sentences(told.words_PL[number_P], told.log_probability_P[number_P])
         shared = self.encode.share(video)
         valid_PT = video.memory.valid_BT[video_P]
         packed = pack(mask_PT * valid_PT, video_P, valid_PT.sum(dim=1), self.packing)
+        encoded = _Share(sum(part.mask_PS.numel() for part in packed), watch)
         for group in self._spoken_together(packed):
             event_P = torch.cat([part.event_P for part in group])
-            said = self._say([self.encode(shared, part) for part in group])
+            said = self._say([encoded.add(part, self.encode(shared, part)) for part in group])
             words_PL[event_P] = F.pad(said.words_PL, (0, most - said.words_PL.shape[1]), value=PAD)
             log_P[event_P] = said.log_probability_P
         return Sentences(words_PL, log_P)
