@@ -92,7 +92,8 @@ class TrainingConfig:
     """How a model learns: the paper's recipe, SGD with Nesterov momentum, halved on plateau, norm clipped to 1.
 
     `batch_size` counts the videos that are encoded in a step, over all processes together. `proposal_loss` is the
-    paper's, over `drawn` anchors, or `overlap`: every anchor learns to know its own overlap with an event.
+    paper's, over `drawn` anchors, or `overlap`: every anchor learns to know its own overlap with an event;
+    `offset_beta` is where the loss of the offsets turns from a square into a line.
     Where videos are composed of clips without end, an epoch has `timelines` of them, and beside the videos of a batch
     stand `clips_per_batch` clips as they are, from which captions alone are learnt.
     """
@@ -122,6 +123,7 @@ class TrainingConfig:
     label_smoothing: float = 0.0
     reduction: Literal["mean", "sum"] = "mean"
     proposal_loss: Literal["drawn", "overlap"] = "drawn"
+    offset_beta: float = 1.0
     positives: int = 10
     negatives: int = 10
     positive_iou: float = 0.7
@@ -142,7 +144,7 @@ class TrainingConfig:
     def check(self) -> None:
         """Raise on a value that no run can have."""
         positive = ("learning_rate", "gradient_clip", "epochs", "batch_size", "positives", "negatives", "max_words")
-        for name in (*positive, "sampling_every", "segments_per_video", "timelines"):
+        for name in (*positive, "offset_beta", "sampling_every", "segments_per_video", "timelines"):
             _require(getattr(self, name) > 0, f"training.{name}", getattr(self, name), "must be positive")
         weights = ("offset_weight", "mask_weight", "score_weight", "word_weight", "weight_decay", "plateau_patience")
         counts = ("warmup_steps", "clips_per_batch", "evaluate_every", "evaluate_videos", "checkpoint_every", "seed")

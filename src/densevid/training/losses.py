@@ -59,7 +59,8 @@ def proposal_losses(
     score = _mean(F.binary_cross_entropy_with_logits(logits_PN, label_PN, reduction="none"), present_PN)
 
     predicted_PU2 = _drawn(proposals.offsets_BA2, targets.positive_PU, video_P)
-    distance_PU2 = F.smooth_l1_loss(predicted_PU2, targets.offsets_PU2.to(predicted_PU2.dtype), reduction="none")
+    wanted_PU2 = targets.offsets_PU2.to(predicted_PU2.dtype)
+    distance_PU2 = F.smooth_l1_loss(predicted_PU2, wanted_PU2, reduction="none", beta=config.offset_beta)
     distance_PU = distance_PU2.sum(dim=-1) if config.reduction == "sum" else distance_PU2.mean(dim=-1)
     return score, _mean(distance_PU, targets.positive_present_PU)
 

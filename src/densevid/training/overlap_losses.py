@@ -20,7 +20,7 @@ from densevid.training.ranks import share_of_count
 NEAR = 0.5  # overlap of an anchor with an event from which on its offsets learn
 
 
-def overlap_losses(proposals: Proposals, batch: Batch) -> tuple[Tensor, Tensor]:
+def overlap_losses(proposals: Proposals, batch: Batch, beta: float = 1.0) -> tuple[Tensor, Tensor]:
     """Quality focal loss of the scores (Li et al., 2020) and smooth L1 of the offsets of anchors near an event.
 
     L_e = sum |q - P_e|^2 BCE(P_e, q) / n, where q is the overlap of the proposal with its best event and n the number
@@ -43,5 +43,6 @@ def overlap_losses(proposals: Proposals, batch: Batch) -> tuple[Tensor, Tensor]:
 
     event_BA2 = batch.events_BG2.gather(1, event_BA[..., None].expand(-1, -1, 2))
     wanted_BA2 = torch.where(near_BA[..., None], offsets_to(proposals.anchors_A2, event_BA2), 0)
-    distance_BA = F.smooth_l1_loss(proposals.offsets_BA2.float(), wanted_BA2, reduction="none").mean(dim=-1)
+    distance_BA2 = F.smooth_l1_loss(proposals.offsets_BA2.float(), wanted_BA2, reduction="none", beta=beta)
+    distance_BA = distance_BA2.mean(dim=-1)
     return torch.where(within_BA, score_BA, 0).sum() / count, torch.where(near_BA, distance_BA, 0).sum() / count

@@ -86,7 +86,7 @@ def only_proposal_losses(model: MaskedTransformer, batch: Batch, targets: Target
 def _proposal_losses(proposals: Proposals, batch: Batch, targets: Targets, config: Config) -> tuple[Tensor, Tensor]:
     """Of the score and of the offsets: over the drawn anchors as in the paper, or over all of them."""
     if config.training.proposal_loss == "overlap":
-        return overlap_losses(proposals, batch)
+        return overlap_losses(proposals, batch, config.training.offset_beta)
     return proposal_losses(proposals, targets, config.training, batch.video_P)
 
 
