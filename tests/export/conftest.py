@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from browsers import chromium
 from densevid.events import Event
 from densevid.export.document import ShownEvent, ShownVideo, TimedMask, TimelineDocument
 from densevid.export.thumbnails import thumbnails
@@ -19,11 +18,6 @@ SPANS = [
     (3.0, 9.0, "people talk"),
     (9.5, 11, "all leave"),
 ]
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    yield from chromium()
 
 
 @pytest.fixture(scope="session")

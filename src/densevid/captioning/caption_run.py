@@ -22,6 +22,7 @@ from densevid.export.index_page import IndexRow, index_page
 from densevid.progress import Watch, unwatched
 
 INDEX = "index.densevid"
+POSTER_SIDE = 432  # pixels; twice what the index shows
 
 
 class DiskError(InputError):
@@ -148,9 +149,24 @@ def _index_row(outcome: Outcome, folder: Path) -> IndexRow:
         name=shown_name(outcome.given.name),
         page=Path(os.path.relpath(page.resolve(), folder.resolve())) if page else None,
         duration=captioned.duration if captioned else None,
-        sentences=tuple(event.sentence for event in captioned.events) if captioned else (),
+        events=captioned.events if captioned else (),
+        poster=_poster(captioned) if captioned else None,
         error=outcome.error,
     )
+
+
+def _poster(captioned: VideoCaptions) -> bytes | None:
+    """A picture of the video: of its surest event, or from a third of the way."""
+    if captioned.file is None:
+        return None
+    from densevid.export.thumbnails import thumbnails
+
+    best = max(captioned.events, key=lambda event: event.score, default=None)
+    moment = (best.start + best.end) / 2 if best else captioned.duration / 3
+    try:
+        return thumbnails(captioned.file, [moment], side=POSTER_SIDE)[0]
+    except InputError:
+        return None
 
 
 def _common_place(inputs: list[Input]) -> Path:

@@ -26,6 +26,7 @@ Exit code: 0 every video is captioned; 2 some cannot be (one line each on stderr
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -139,13 +140,19 @@ def _line(outcome: Outcome) -> str:
     events = outcome.captioned.events
     count = f"{len(events)} event{'' if len(events) == 1 else 's'}"
     first = max(events, key=lambda event: event.score, default=None)
-    return f"{name}: {count}, {printable(first.sentence)} ..." if first else f"{name}: {NOTHING}"
+    return _fitted(f"{name}: {count}, {printable(first.sentence)}" if first else f"{name}: {NOTHING}")
+
+
+def _fitted(line: str) -> str:
+    """A line that stays one on a screen."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else len(line)
+    return line if len(line) <= width else f"{line[: width - 4]} ..."
 
 
 def _tell_files(job: CaptionRun, page: Path | None, single: bool) -> None:
     from densevid.captioning.video_captions import shown_name
 
-    files = [file for outcome in job.outcomes for file in outcome.files]
+    files = sorted((file for outcome in job.outcomes for file in outcome.files), key=lambda file: file != page)
     if single and files:
         print("\n" + "\n".join(f"  {shown_name(str(file))}" for file in files))
     elif page:
