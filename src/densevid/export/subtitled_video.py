@@ -9,6 +9,7 @@ original.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import zip_longest
@@ -55,7 +56,7 @@ def write_subtitled(video: Path, out: Path, events: Sequence[Event], *, burn: bo
             atomic_path(out) as temporary,
             av.open(str(temporary), "w", format="mp4", options={"movflags": "+faststart"}) as target,
         ):
-            _Copy(source, stream, target, shown, _Manner(burn, web)).run()
+            _Copy(video, (source, stream), target, shown, _Manner(burn, web)).run()
     except (av.FFmpegError, UnicodeError, ValueError) as error:
         if isinstance(error, InputError):
             raise
@@ -75,9 +76,10 @@ class _Copy:
     """One source on its way into one target."""
 
     def __init__(
-        self, source: InputContainer, stream: Any, target: OutputContainer, events: Any, manner: _Manner
+        self, video: Path, opened: tuple[InputContainer, Any], target: OutputContainer, events: Any, manner: _Manner
     ) -> None:
-        self.source, self.stream, self.target, self.events = source, stream, target, events
+        self.video, self.target, self.events = video, target, events
+        self.source, self.stream = source, stream = opened
         self.zero = (source.start_time or 0) / av.time_base
         self.sound: Any = next(iter(source.streams.audio), None)
         keeps_times = bool(HOLDS & set(source.format.name.split(",")))
@@ -113,6 +115,11 @@ class _Copy:
             return self.target.add_stream_from_template(self.stream)
         out: Any = self.target.add_stream("libx264", rate=25, options=ENCODER)
         out.pix_fmt, out.codec_context.time_base, out.time_base = "yuv420p", TICK, TICK
+        first = _first_frame(self.video)  # the size is needed before any packet, of sound or words, is written
+        out.height, out.width = _upright(first).shape[:2]
+        shape = self.stream.sample_aspect_ratio
+        if shape:  # pixels that are not square stay so
+            out.codec_context.sample_aspect_ratio = 1 / shape if first.rotation % 180 else shape
         return out
 
     def _sound_out(self) -> Any:
@@ -145,10 +152,7 @@ class _Copy:
             return
         for frame in frames:
             seconds = self.times.of_frame(frame)
-            picture = np.rot90(frame.to_ndarray(format="rgb24"), round(frame.rotation / 90))
-            picture = np.ascontiguousarray(picture[: picture.shape[0] // 2 * 2, : picture.shape[1] // 2 * 2])
-            if not out.codec_context.is_open:
-                out.height, out.width = picture.shape[:2]
+            picture = _upright(frame)
             made = VideoFrame.from_ndarray(self.draw(picture, seconds) if self.draw else picture, format="rgb24")
             made.pts, made.time_base = round(seconds / TICK), TICK
             self.target.mux(out.encode(made))
@@ -182,6 +186,21 @@ class _Copy:
     def _draw(self, picture: Picture, seconds: float) -> Picture:
         now = [event for event in self.events if event.start <= seconds < event.end]
         return draw_sentence(picture, now[-1].sentence) if now else picture
+
+
+def _first_frame(video: Path) -> VideoFrame:
+    with open_video(video) as (source, stream):
+        for packet in source.demux(stream):
+            with suppress(av.FFmpegError, EOFError):
+                for frame in packet.decode():
+                    return frame
+    raise InputError(f"{video}: not one of its pictures can be decoded")
+
+
+def _upright(frame: VideoFrame) -> Picture:
+    """Its picture as it is looked at, with even sides, as H.264 wants them."""
+    picture = np.rot90(frame.to_ndarray(format="rgb24"), round(frame.rotation / 90))
+    return np.ascontiguousarray(picture[: picture.shape[0] // 2 * 2, : picture.shape[1] // 2 * 2])
 
 
 def _copied(stream: Any, codings: set[str], manner: _Manner) -> bool:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from densevid.events import Event
+from densevid.export.chapters import clock
 from densevid.export.markup import clock_text
 from densevid.export.subtitles import printable
 
@@ -60,8 +61,7 @@ def terminal_timeline(events: Sequence[Event], duration: float, look: Look | Non
     look = look or Look()
     if not events:
         return f"  {NOTHING}"
-    digits = 1 if duration < 60 else 0  # as on the page
-    times = [f"{clock_text(e.start, digits)}{look.dash}{clock_text(e.end, digits)}" for e in events]
+    times = [f"{_time(e.start, duration)}{look.dash}{_time(e.end, duration)}" for e in events]
     widest = max(map(len, times))
     indent = 2 + widest + 1 + BAR + 2 + 5 + 2
     lines: list[str] = []
@@ -72,6 +72,11 @@ def terminal_timeline(events: Sequence[Event], duration: float, look: Look | Non
         lines.append(f"  {time:>{widest}} {bar} {look.quiet(f'{event.score:4.0%}')}  {wrapped[0]}")
         lines += [" " * indent + more for more in wrapped[1:]]
     return "\n".join(lines)
+
+
+def _time(seconds: float, duration: float) -> str:
+    """As on the page: in less than a minute, tenths tell events apart."""
+    return clock_text(seconds, 1) if duration < 60 else clock(seconds, hours=duration >= 3600)
 
 
 def _bar(event: Event, duration: float, look: Look) -> str:
