@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from clip_collections import write_collection
 from densevid.cli import _parser, main
 from densevid.config import load_config
 from tiny_run import TINY, write_data
@@ -17,6 +18,8 @@ from tiny_run import TINY, write_data
 PAGE = Path(__file__).parents[2] / "docs" / "training.md"
 BLOCKS = re.findall(r"```bash\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
 LINES = [line for block in BLOCKS for line in block.replace("\\\n", " ").splitlines() if not line.startswith("#")]
+COMPOSED = ['features.streams=["clip"]', "features.widths=[16]"]
+RUNS = {"paper", "modern", "modern-cider", "one", "clips", "mine"}
 COMMANDS = [shlex.split(line.partition("densevid ")[2]) for line in LINES if "densevid " in line]
 
 
@@ -42,6 +45,9 @@ def test_the_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).symlink_to(tmp_path / source)
     (tmp_path / "val_store").symlink_to(tmp_path / "val_1")
+    write_collection(tmp_path / "CLIPS", clips=800)
+    assert main(["timelines", "CLIPS", "--split", "train", "--single", "--out", "clips"]) == 0
+    (tmp_path / "STORE").symlink_to(tmp_path / "clips" / "features")
     sections = TINY.as_dict()
     kept = {"model": sections["model"], "features": sections["features"], "training": {"batch_size": 4}}
     small = [f"{s}.{k}={json.dumps(v)}" for s, entries in kept.items() for k, v in entries.items()]
@@ -61,10 +67,11 @@ def test_the_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
                     "runs/modern",
                 ]
                 assert main([*first, *_set(small), "--limit-steps", "1"]) == 0
-            assert main([*command, *([] if again else _set(small)), "--limit-steps", "2"]) == 0
+            composed = _set(COMPOSED) if "--timelines" in command else []
+            assert main([*command, *([] if again else _set(small)), *composed, "--limit-steps", "2"]) == 0
         elif command[0] == "predict":
             assert main(command) == 0
-    assert {path.name for path in (tmp_path / "runs").iterdir()} == {"paper", "modern", "modern-cider", "one"}
+    assert {path.name for path in (tmp_path / "runs").iterdir()} == RUNS
 
 
 def _set(settings: list[str]) -> list[str]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
+import numpy.typing as npt
 import pytest
 import torch
 from torch import Tensor
@@ -17,6 +20,7 @@ from densevid.errors import InputError
 from densevid.inference.decoding import greedy
 from densevid.model.masked_transformer import MaskedTransformer
 from densevid.model.video_encoder import Memory
+from densevid.training.cider import Words
 from densevid.training.rewards import Reward, documents_of, log_chances, reward_for, reward_loss, sample_words
 
 VOCABULARY = Vocabulary(("<unk>", "<pad>", "<init>", "<eos>", "dog", "cat"))
@@ -48,9 +52,10 @@ def worth(words: tuple[str, ...]) -> float:
 
 
 def reward() -> Reward:
-    return Reward(
-        lambda sentences, _: np.array([worth(words) for words in sentences]), np.zeros(10**6, int), VOCABULARY, LENGTH
-    )
+    def score(sentences: Sequence[Words], _: Sequence[int]) -> npt.NDArray[np.float64]:
+        return np.array([worth(words) for words in sentences])
+
+    return Reward(score, lambda batch: [0] * len(batch), VOCABULARY, LENGTH)
 
 
 def every_sentence() -> Tensor:
@@ -67,7 +72,7 @@ def expected_reward(model: MaskedTransformer) -> Tensor:
     model.caption_decoder.train()
     chance = torch.where(sentences != PAD, logs, 0).sum(dim=1).exp()
     assert chance.sum().item() == pytest.approx(1, abs=1e-5)
-    return (chance * reward()(sentences, torch.zeros(len(sentences), dtype=torch.long))).sum()
+    return (chance * reward()(sentences, [0] * len(sentences))).sum()
 
 
 @pytest.mark.parametrize("decoder", ["self-attention", "lstm"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -94,8 +95,22 @@ def test_data_must_be_given_once(clips: Path, tmp_path: Path, capsys: pytest.Cap
     assert "--annotations needs --features STORE" in capsys.readouterr().err
 
 
-def test_rewards_want_a_fixed_set(
+def test_clips_can_be_rewarded(
     clips: Path, tmp_path: Path, settings: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert train(clips, tmp_path / "run", [*settings, "--set", "training.reward=cider"]) == 2
-    assert "needs a fixed set" in capsys.readouterr().err
+    reward = ["--set", "training.reward=cider"]
+    assert train(clips, tmp_path / "run", [*settings, *reward]) == 0
+    assert train(clips, tmp_path / "other", [*settings, *reward, "--set", "training.clips_per_batch=0"]) == 2
+    assert "set training.clips_per_batch" in capsys.readouterr().err
+
+
+def test_what_decides_about_the_best_model_must_be_there(
+    clips: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = ["train", "modern", "--timelines", str(clips), "--out", str(tmp_path / "run"), "--device", "cpu"]
+    judged_by = [word for best in ("evaluate_every=1", "best_by=meteor") for word in ("--set", f"training.{best}")]
+    assert main([*run, *judged_by]) == 2
+    assert "needs --validation FILE" in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "densevid.evaluation.evaluate", None)
+    assert main([*run, *judged_by, "--validation-split", "test"]) == 2
+    assert "no METEOR here" in capsys.readouterr().err

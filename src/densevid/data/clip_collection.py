@@ -132,10 +132,10 @@ class ClipCollection:
 
 
 def _with_extracted(folder: Path, clips: Sequence[Clip], source: FeatureSource) -> ClipCollection:
-    """A collection whose rows are the extracted features of all its clips, one clip after the other."""
-    absent = [clip.name for clip in clips if clip.name not in source]
-    if absent:
-        raise InputError(f"{folder}: clip {absent[0]} has no features ({len(absent)} of {len(clips)} have none)")
+    """The clips that features were extracted from; its rows are theirs, one clip after the other."""
+    clips = [clip for clip in clips if clip.name in source]
+    if not clips:
+        raise InputError(f"{folder}: none of its clips has features there; they are named by clip, as in clips.json")
     tracks = [source.track(clip.name).values for clip in clips]
     first_N = np.cumsum([0, *map(len, tracks)]).tolist()
     placed = [

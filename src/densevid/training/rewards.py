@@ -34,17 +34,16 @@ NEVER_SAID = [0, 1, 2]  # <unk>, <pad>, <init>
 
 
 class Reward:
-    """Scores word ids against all true sentences of a segment; `document_N` is the document of each segment."""
+    """Scores word ids against all true sentences of a document; `documents` gives that of each row of a batch."""
 
     def __init__(
-        self, score: Scorer, document_N: npt.NDArray[np.int64], vocabulary: Vocabulary, max_words: int
+        self, score: Scorer, documents: Callable[[Batch], list[int]], vocabulary: Vocabulary, max_words: int
     ) -> None:
-        self.score, self.document_N, self.vocabulary, self.max_words = score, document_N, vocabulary, max_words
+        self.score, self.documents, self.vocabulary, self.max_words = score, documents, vocabulary, max_words
 
-    def __call__(self, words_PL: Tensor, sample_P: Tensor) -> Tensor:
+    def __call__(self, words_PL: Tensor, document_P: Sequence[int]) -> Tensor:
         """The reward of each sentence."""
-        sentences = [self._words(row) for row in words_PL.tolist()]
-        scores = self.score(sentences, self.document_N[sample_P.cpu().numpy()].tolist())
+        scores = self.score([self._words(row) for row in words_PL.tolist()], document_P)
         return torch.from_numpy(scores).float().to(words_PL.device)
 
     def _words(self, ids: list[int]) -> Words:
@@ -58,13 +57,26 @@ def reward_for(config: Config, dataset: SegmentDataset | TimelineSamples, vocabu
         return None
     if config.model.compat == "released":
         raise InputError('training.reward needs sentences that end; it does not work with model.compat = "released"')
-    if not isinstance(dataset, SegmentDataset):
-        raise InputError(
-            "training.reward needs a fixed set; write one with `densevid timelines` and give --annotations"
-        )
-    documents, document_N = documents_of(dataset)
+    if isinstance(dataset, TimelineSamples):
+        documents, rows_of = _clip_documents(dataset)
+    else:
+        documents, document_N = documents_of(dataset)
+
+        def rows_of(batch: Batch) -> list[int]:
+            return list(document_N[batch.sample_P.cpu().numpy()].tolist())
+
     score = Cider(documents).scores if config.training.reward == "cider" else _meteor(documents)
-    return Reward(score, document_N, vocabulary, config.training.max_words)
+    return Reward(score, rows_of, vocabulary, config.training.max_words)
+
+
+def _clip_documents(dataset: TimelineSamples) -> tuple[list[list[Words]], Callable[[Batch], list[int]]]:
+    """Of timelines without end only the clips beside them are rewarded: a clip is a document."""
+    if not dataset.clips_per_batch:
+        raise InputError("training.reward is for the clips beside the timelines: set training.clips_per_batch")
+    clips = dataset.generator.pool.events.clips
+    row = {clip.name: number for number, clip in enumerate(clips)}
+    documents = [[tuple(tokenize(caption)) for caption in clip.captions] for clip in clips]
+    return documents, lambda batch: [row[video] for video in batch.videos]
 
 
 def documents_of(dataset: SegmentDataset) -> tuple[list[list[Words]], npt.NDArray[np.int64]]:
@@ -100,9 +112,10 @@ def reward_loss(model: MaskedTransformer, memory: Memory, batch: Batch, present_
     decoder.eval()
     try:
         with torch.no_grad():
-            sampled_PL = sample_words(model, decoder.begin(memory), len(batch), reward.max_words)
-            best_PL = greedy(model, decoder.begin(memory), len(batch), reward.max_words).words_PL
-        better_P = reward(sampled_PL, batch.sample_P) - reward(best_PL, batch.sample_P)
+            sampled_PL = sample_words(model, decoder.begin(memory), len(present_P), reward.max_words)
+            best_PL = greedy(model, decoder.begin(memory), len(present_P), reward.max_words).words_PL
+        document_P = reward.documents(batch)
+        better_P = reward(sampled_PL, document_P) - reward(best_PL, document_P)
         log_chance_PL = log_chances(model, decoder.begin(memory), sampled_PL)
     finally:
         decoder.train(training)

@@ -21,6 +21,7 @@ from densevid.training.ranks import Ranks, joined, local_rank, wait_for_all
 from densevid.training.recorded_loop import RecordedLoop, Surroundings
 from densevid.training.rewards import reward_for
 from densevid.training.run_folder import RunFolder
+from densevid.training.scores import require_judge
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,7 @@ def assemble(job: TrainingJob, ranks: Ranks, device: torch.device, report: Repor
     begun = folder.begun(resume=job.resume) if ranks.leads else folder.config.exists()
     if begun:
         folder.require_same(config)
+    require_judge(config.training.best_by, validated=job.validation is not None)
     data = prepare(config, job.training, job.validation, _vocabulary(folder, begun, job), report)
     loader = _training_loader(data.training, job, ranks, device)
     learner = _learner(job, data, loader.steps(0), ranks, device)

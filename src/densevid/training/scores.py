@@ -9,6 +9,7 @@ from typing import Any
 from densevid.data.annotations import Annotations
 from densevid.data.batches import SegmentDataset
 from densevid.data.caption_text import tokenize
+from densevid.errors import InputError
 from densevid.events import Event
 from densevid.training.cider import Cider
 from densevid.training.rewards import documents_of
@@ -44,6 +45,20 @@ def evaluator_scores(predictions: Mapping[str, Events], told: Annotations) -> di
         scores["dense_meteor"] = result.captioning.average()["METEOR"]
         scores["average_recall"] = result.proposals.pooled.average_recall_at(100)
     return {name: 100 * value for name, value in scores.items() if value is not None}
+
+
+def require_judge(best_by: str, *, validated: bool) -> None:
+    """Raise unless what is to decide about the best model can be had here: a run would find out too late."""
+    if best_by == "loss":
+        return
+    if not validated:
+        raise InputError(f"training.best_by = {best_by!r} needs --validation FILE or --validation-split NAME")
+    if best_by == "meteor":
+        event = Event(0.0, 1.0, "a dog runs")
+        try:
+            evaluator_scores({"captions": {"v": [event]}}, Annotations({"v": [event]}, {"v": 1.0}, []))
+        except (ImportError, InputError) as error:
+            raise InputError(f"training.best_by = 'meteor': no METEOR here ({error}); 'cider' needs nothing") from error
 
 
 def _submission(events: Events) -> dict[str, Any]:

@@ -38,9 +38,11 @@ def total_loss(
     model: MaskedTransformer, batch: Batch, config: Config, epoch: int = 0, reward: Reward | None = None
 ) -> tuple[Tensor, Losses]:
     """The weighted sum to minimise, and its parts."""
-    losses = batch_losses(model, batch, config, epoch, reward)
-    if batch.clips is not None and config.training.task == "dense":
-        words = clip_loss(model, batch.clips, config, epoch)
+    if batch.clips is None or config.training.task != "dense":
+        losses = batch_losses(model, batch, config, epoch, reward)
+    else:
+        losses = batch_losses(model, batch, config, epoch)
+        words = clip_loss(model, batch.clips, config, epoch, reward)
         losses = replace(losses, words=(losses.words + words) / 2)
     return losses.total(config.training), losses
 
@@ -115,9 +117,13 @@ def caption_losses(
     return Losses(nothing, nothing, nothing, words)
 
 
-def clip_loss(model: MaskedTransformer, clips: Batch, config: Config, epoch: int) -> Tensor:
+def clip_loss(
+    model: MaskedTransformer, clips: Batch, config: Config, epoch: int, reward: Reward | None = None
+) -> Tensor:
     """Words of whole clips: the mask of a whole clip is one everywhere, so it is encoded once for all its sentences."""
     memory = model.encode(clips.features_BTF.float(), model.seen(clips.valid_BT), padded=clips.padded).memory
+    if reward is not None and model.training:
+        return reward_loss(model, memory, clips, clips.valid_BT.any(dim=1), reward)
     told = memory if clips.video_P is None else memory.select(clips.video_P)
     logits_PLV = _sampled_logits(model, told, clips.words_PL[:, :-1], config, epoch)
     return _word_loss(model, logits_PLV, clips, clips.sample_P >= 0, config)
