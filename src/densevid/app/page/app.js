@@ -85,9 +85,12 @@ function forget(entry) {
 
 function take(files) {
   const alone = files.length === 1 && !entries.some(active);
-  for (const file of files) {
-    const entry = { name: file.name, size: file.size, state: "new", stage: "", done: 0, alone };
-    add(entry);
+  const taken = [...files].map((file) => ({
+    file,
+    entry: { name: file.name, size: file.size, state: "new", stage: "", done: 0, alone },
+  }));
+  for (const { entry } of [...taken].reverse()) add(entry); // the newest stand on top, and of these the first
+  for (const { file, entry } of taken) {
     const sent = send(file, limit, (news) => change(entry, news));
     entry.cancel = sent.cancel;
     sent.result.then((job) => job && enter(entry, job));
