@@ -299,3 +299,19 @@ def test_explain_draws_what_the_model_saw(video) -> None:
     figures = sorted(video.parent.glob("clip.densevid.*.png"))
     assert len(figures) == 3 and all(figure.read_bytes().startswith(b"\x89PNG") for figure in figures)
     assert (video.parent / "clip.densevid.html").read_text().count("<figure>") == 3
+
+
+def test_references_stand_beside_what_the_model_says(video, tmp_path, capsys) -> None:
+    told = {"clip": {"duration": 6.0, "timestamps": [[0, 3], [2, 6]], "sentences": ["a <i>dog</i>", "a cat"]}}
+    (tmp_path / "val.json").write_text(json.dumps(told))
+    words = ["--references", str(tmp_path / "val.json"), "--explain", "--format", "html,json"]
+    assert main(["caption", str(video), *words]) == 0
+    page = (tmp_path / "clip.densevid.html").read_text()
+    assert page.count('class="badge">reference') == 2 and "a &lt;i&gt;dog" in page and "Of 2 references" in page
+    assert len(list(tmp_path.glob("clip.densevid.*.png"))) == 5
+    said = [event.sentence for event in read_events(tmp_path / "clip.densevid.json")["clip"]]
+    assert said and "a cat" not in said, "predictions alone are the model's"
+    other = shutil.copy(video, tmp_path / "other.mp4")
+    capsys.readouterr()
+    assert main(["caption", str(other), *words]) == 0
+    assert capsys.readouterr().err == "densevid: 1 of 1 videos are not in the references\n"

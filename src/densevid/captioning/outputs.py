@@ -11,6 +11,7 @@ import densevid
 from densevid.artifacts import atomic_path, provenance, require_writable, write_json, write_text
 from densevid.captioning.video_captions import VideoCaptions, shown_name
 from densevid.errors import InputError
+from densevid.events import Event
 from densevid.export.chapters import ffmpeg_metadata, youtube_chapters
 from densevid.export.document import Figure
 from densevid.export.event_files import submission, table
@@ -31,10 +32,14 @@ class Manner:
 
 @dataclass(frozen=True)
 class Target:
-    """Where the files of one video go, and how; `base` is their path without an ending, `figures` go into the page."""
+    """Where the files of one video go, and how.
+
+    `base` is their path without an ending; `references`, what people said, and `figures` go into the page.
+    """
 
     base: Path
     manner: Manner = field(default_factory=Manner)
+    references: tuple[Event, ...] = ()
     figures: tuple[Figure, ...] = ()
 
     def path(self, ending: str) -> Path:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import densevid
 from densevid.captioning.outputs import Target
 from densevid.captioning.video_captions import VideoCaptions
-from densevid.export.document import ShownEvent, ShownVideo, TimelineDocument, media_type_of
+from densevid.events import Event
+from densevid.export.document import Figure, ShownEvent, ShownVideo, TimelineDocument, media_type_of, references
 
 MOST_THUMBNAILS = 100  # a dense list has hundreds of events, and their pictures would make a page of many megabytes
 
@@ -16,19 +18,34 @@ def timeline_document(captioned: VideoCaptions, target: Target) -> TimelineDocum
     """What the page at `target` shows."""
     pictures, masks = _thumbnails(captioned), captioned.masks or (None,) * len(captioned.events)
     events = tuple(
-        ShownEvent(event, confidence=min(1.0, max(0.0, event.score)), mask=mask, thumbnail=picture)
+        replace(_shown(event), mask=mask, thumbnail=picture)
         for event, mask, picture in zip(captioned.events, masks, pictures, strict=True)
     )
     warning = f"; {captioned.warning}" if captioned.warning else ""
     return TimelineDocument(
         title=captioned.title,
         duration=captioned.duration,
-        events=events,
+        events=references(target.references) + events,
         video=_video(captioned, target),
         model=captioned.model,
         figures=target.figures,
         provenance=f"densevid {densevid.__version__}, model {captioned.model}, {captioned.chosen}{warning}",
     )
+
+
+def comparison_figures(
+    captioned: VideoCaptions, everything: Sequence[Event], said: tuple[Event, ...]
+) -> tuple[Figure, ...]:
+    """The timeline against what people said, and the share of it that all proposals find."""
+    from densevid.export.plots import recall_figure, timeline_figure
+
+    shown = references(said) + tuple(map(_shown, captioned.events))
+    document = TimelineDocument(captioned.title, captioned.duration, shown)
+    return timeline_figure(document), recall_figure(everything, said)
+
+
+def _shown(event: Event) -> ShownEvent:
+    return ShownEvent(event, confidence=min(1.0, max(0.0, event.score)))
 
 
 def _video(captioned: VideoCaptions, target: Target) -> ShownVideo | None:

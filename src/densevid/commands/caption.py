@@ -12,6 +12,7 @@ Examples:
   densevid caption old.avi --format html,mp4 --web               (a page that plays in every browser)
   densevid caption video.mp4 --explain                           (what the model saw: masks, where words looked)
   densevid caption video.mp4 --segments spans.txt                (lines of start and end; or a references file)
+  densevid caption v_1.mp4 --references val_1.json --explain     (beside what people said, with the recall curve)
   densevid caption features/ --model runs/mine/model --dense --out captions
 
 Formats: html (the page; --embed puts the video inside), vtt, srt, json (ActivityNet's form and our details), csv,
@@ -47,6 +48,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dense", action="store_true", help="every event that is proposed, overlapping ones too")
     parser.add_argument("--segments", type=Path, metavar="FILE", help="caption these spans and propose nothing")
     parser.add_argument("--model", metavar="NAME|DIR", help="an installed model or a model folder (default: ours)")
+    parser.add_argument(
+        "--references", action="append", default=[], metavar="FILE", help="what people said, to compare"
+    )
     parser.add_argument("--embed", action="store_true", help="put the video into the page, one file to send")
     parser.add_argument("--burn", action="store_true", help="mp4: write the sentences into the pictures")
     parser.add_argument(
@@ -92,6 +96,7 @@ def _prepared(args: argparse.Namespace) -> tuple[CaptionRun, list[str]]:
     from densevid.captioning.installed_models import find_model
     from densevid.captioning.outputs import Manner, chosen_formats
     from densevid.captioning.video_captioner import VideoCaptioner
+    from densevid.data.annotations import read_annotations
 
     formats, choice = chosen_formats(args.format), Choice(args.top, args.dense)
     model = find_model(args.model)
@@ -104,7 +109,8 @@ def _prepared(args: argparse.Namespace) -> tuple[CaptionRun, list[str]]:
     if args.title is not None and len(inputs) + len(refused) > 1:
         raise InputError(f"--title is for one video, here are {len(inputs) + len(refused)}; leave it out")
     manner = Manner(args.embed, args.burn, args.web)
-    wishes = Wishes(choice, formats, args.out, manner, args.explain, spans, args.title)
+    references = read_annotations(args.references).events if args.references else None
+    wishes = Wishes(choice, formats, args.out, manner, args.explain, spans, references, args.title)
     captioner = VideoCaptioner(model, device=args.device, cache=Cache(None) if args.no_cache else None)
     return CaptionRun(captioner, inputs, wishes), refused
 
