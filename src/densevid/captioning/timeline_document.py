@@ -16,16 +16,14 @@ MOST_THUMBNAILS = 100  # a dense list has hundreds of events, and their pictures
 
 def timeline_document(captioned: VideoCaptions, target: Target) -> TimelineDocument:
     """What the page at `target` shows."""
-    pictures, masks = _thumbnails(captioned), captioned.masks or (None,) * len(captioned.events)
-    events = tuple(
-        replace(_shown(event), mask=mask, thumbnail=picture)
-        for event, mask, picture in zip(captioned.events, masks, pictures, strict=True)
-    )
+    masks = captioned.masks or (None,) * len(captioned.events)
+    predicted = (replace(_shown(event), mask=mask) for event, mask in zip(captioned.events, masks, strict=True))
+    events = _with_thumbnails(captioned, (*references(target.references), *predicted))
     warning = f"; {captioned.warning}" if captioned.warning else ""
     return TimelineDocument(
         title=captioned.title,
         duration=captioned.duration,
-        events=references(target.references) + events,
+        events=events,
         video=_video(captioned, target),
         model=captioned.model,
         figures=target.figures,
@@ -40,8 +38,9 @@ def comparison_figures(
     from densevid.export.plots import recall_figure, timeline_figure
 
     shown = references(said) + tuple(map(_shown, captioned.events))
-    document = TimelineDocument(captioned.title, captioned.duration, shown)
-    return timeline_figure(document), recall_figure(everything, said)
+    timeline = timeline_figure(TimelineDocument(captioned.title, captioned.duration, shown))
+    description = "Above what people said, below what the model says, in the colour of the reference it overlaps most."
+    return replace(timeline, description=description), recall_figure(everything, said)
 
 
 def _shown(event: Event) -> ShownEvent:
@@ -58,9 +57,11 @@ def _video(captioned: VideoCaptions, target: Target) -> ShownVideo | None:
     return replace(shown, name=captioned.title)
 
 
-def _thumbnails(captioned: VideoCaptions) -> list[bytes | None]:
-    if captioned.file is None or len(captioned.events) > MOST_THUMBNAILS:
-        return [None] * len(captioned.events)
+def _with_thumbnails(captioned: VideoCaptions, events: tuple[ShownEvent, ...]) -> tuple[ShownEvent, ...]:
+    """The same with a picture each, of the middle of the event."""
+    if captioned.file is None or len(events) > MOST_THUMBNAILS:
+        return events
     from densevid.export.thumbnails import thumbnails
 
-    return thumbnails(captioned.file, [(event.start + event.end) / 2 for event in captioned.events])
+    pictures = thumbnails(captioned.file, [(shown.event.start + shown.event.end) / 2 for shown in events])
+    return tuple(replace(shown, thumbnail=picture) for shown, picture in zip(events, pictures, strict=True))
