@@ -286,6 +286,12 @@ def test_a_model_that_cannot_read_videos(tmp_path, clip, models, capsys) -> None
     assert "give it a feature store" in said
 
 
+def test_without_matplotlib_explain_is_refused_before_the_work(clip, tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setattr("densevid.captioning.video_captioner.VideoCaptioner.caption_file", None)
+    assert "install it with `pip install 'densevid[plot]'`" in refused(capsys, clip, "--explain", "--out", tmp_path)
+
+
 def test_no_model_at_all(clip, tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.setattr("densevid.captioning.installed_models.model_places", lambda: [tmp_path])
     assert "no model is installed" in refused(capsys, clip)

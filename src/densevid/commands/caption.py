@@ -100,6 +100,8 @@ def _prepared(args: argparse.Namespace) -> tuple[CaptionRun, list[str]]:
 
     formats, choice = chosen_formats(args.format), Choice(args.top, args.dense)
     model = find_model(args.model)
+    if args.explain:
+        import matplotlib  # noqa: F401  # missing: told before the work
     if args.out is not None and args.out.exists() and not args.out.is_dir():
         raise InputError(f"--out {args.out}: it is a file; name a folder")
     inputs, refused = find_inputs(args.inputs)
