@@ -1,4 +1,4 @@
-// Search over all videos: a video stays if its name or one of its sentences has the words; of its sentences those that do.
+// Search over all videos: one stays if its name or a sentence of it has the words; of its sentences those that do.
 
 const search = document.querySelector("#search");
 const folded = (text) => text.normalize("NFD").replace(/\p{M}/gu, "").toLowerCase();
