@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from browsers import chromium
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -14,6 +18,12 @@ settings.register_profile("densevid", deadline=None, suppress_health_check=[Heal
 settings.load_profile("densevid")
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """A real browser, closed with the module: its driver keeps a loop in this thread, and there can be only one."""
+    yield from chromium()
 
 
 @pytest.fixture(scope="session")

@@ -43,6 +43,7 @@ def make_video(
     sound_from: float | None = None,
     container: str | None = None,
     fps: int | None = None,
+    aspect: Fraction | None = None,
 ) -> Path:
     """A video with a frame at each of the times (seconds); with `fps`, constant rate in a container without times."""
     base = Fraction(1, fps) if fps else TIME_BASE
@@ -50,6 +51,8 @@ def make_video(
         stream: Any = output.add_stream(codec, rate=fps or 25, options=options or {})
         stream.width, stream.height, stream.pix_fmt = *size, pixels
         stream.codec_context.time_base = base
+        if aspect:
+            stream.codec_context.sample_aspect_ratio = aspect
         if not fps:
             stream.time_base = base
         sound: Any = output.add_stream("aac", rate=8000) if sound_from is not None else None

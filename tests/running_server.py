@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+import re
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import uvicorn
@@ -81,3 +85,18 @@ def running(settings: Settings, **options: Any) -> Iterator[Running]:
         server.should_exit = True
         thread.join(20)
         listening.close()
+
+
+@contextmanager
+def served(work: Path, *flags: str, port: int = 0) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """`densevid serve` as a user starts it; its address and its process."""
+    command = [sys.executable, "-m", "densevid", "serve", "--port", str(port), "--work", str(work), *flags]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout
+            address = re.search(r"http://\S+", process.stdout.readline())
+            assert address, "it did not start"
+            yield address[0], process
+        finally:
+            process.terminate()
+            process.wait(20)

@@ -7,20 +7,17 @@ import os
 import re
 import signal
 import socket
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from browsers import chromium
 from densevid.app.settings import Limits, Settings
 from made_videos import constant, make_video
-from running_server import running
+from running_server import running, served
 from tiny_captioner import write_tiny_model
 
 VIDEOS = Path(__file__).parents[2] / ".." / "shared" / "data" / "videos"
@@ -28,12 +25,9 @@ SCRIPT = Path(__file__).with_name("play_captioner.py")
 LONG = 120_000  # milliseconds
 MARKUP = "<img src=x onerror=alert(1)>&amp;.mp4"
 
+QUIET = {"libx265": {"x265-params": "log-level=none"}}
+
 Page = Any
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    yield from chromium()
 
 
 @pytest.fixture
@@ -69,24 +63,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_video(tmp_path_factory.mktemp("videos") / "made.mp4", constant(4.0, fps=10))
 
 
-@contextmanager
-def served(work: Path, *flags: str, port: int = 0) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """`densevid serve` as a user starts it; its address and its process."""
-    command = [sys.executable, "-m", "densevid", "serve", "--port", str(port), "--work", str(work), *flags]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout
-            address = re.search(r"http://\S+", process.stdout.readline())
-            assert address, "it did not start"
-            yield address[0], process
-        finally:
-            process.terminate()
-            process.wait(20)
-
-
 def playing(folder: Path, mode: str, **limits: Any) -> Settings:
     command = [sys.executable, str(SCRIPT), mode]
-    return Settings(folder, replace(Limits(), **limits), lambda video, out: [*command, str(video), str(out)])
+    return Settings(folder, replace(Limits(), **limits), lambda video, out, title: [*command, str(video), str(out)])
 
 
 def card(page: Page, name: str, state: str, timeout: int = LONG) -> Any:
@@ -118,7 +97,11 @@ def test_a_real_video_becomes_a_timeline_that_seeks(visit: Callable[[str], Page]
         timeline = page.frame_locator("#timeline")
         timeline.locator("h1", has_text=video.name).wait_for()
         result = json.loads(page.request.get(f"{address}/jobs/{page.url[-32:]}/result.json").text())
-        (events,) = result["results"].values()
+        ((named, events),) = result["results"].items()
+        assert (
+            named == video.stem
+            and video.name in page.request.get(f"{address}/jobs/{page.url[-32:]}/result.html").text()
+        )
         buttons = timeline.locator("#events li button")
         assert buttons.count() == len(events) > 2
         shown = timeline.locator("video")
@@ -143,10 +126,13 @@ def test_a_real_video_becomes_a_timeline_that_seeks(visit: Callable[[str], Page]
         assert process.wait(20) == 0
 
 
+@pytest.mark.parametrize(
+    ("ending", "codec"), [("avi", "mpeg4"), ("mp4", "mpeg4"), ("mp4", "libx265"), ("mkv", "libx264")]
+)
 def test_a_video_that_browsers_do_not_play_is_made_into_one(
-    visit: Callable[[str], Page], model: Path, tmp_path: Path
+    visit: Callable[[str], Page], model: Path, tmp_path: Path, ending: str, codec: str
 ) -> None:
-    old = make_video(tmp_path / "old.avi", constant(3.0, fps=10), codec="mpeg4", fps=10)
+    old = make_video(tmp_path / f"old.{ending}", constant(3.0, fps=10), codec=codec, options=QUIET.get(codec), fps=10)
     with served(tmp_path / "work", "--model", str(model)) as (address, _):
         page = visit(address)
         page.set_input_files("#choose", old)
@@ -157,6 +143,7 @@ def test_a_video_that_browsers_do_not_play_is_made_into_one(
                 break
             page.wait_for_timeout(100)
         assert seconds == pytest.approx(3.0, abs=0.2)
+        assert shown.evaluate("video => video.videoWidth") == 192, "there are pictures, not sound alone"
 
 
 def test_bad_files_are_told_apart_and_their_names_are_harmless(

@@ -36,7 +36,7 @@ def settings_for(folder: Path, mode: str = "quick", **limits: Any) -> Settings:
     return Settings(
         folder,
         replace(Limits(), **limits),
-        lambda video, out: [sys.executable, str(SCRIPT), mode, str(video), str(out)],
+        lambda video, out, title: [sys.executable, str(SCRIPT), mode, str(video), str(out)],
     )
 
 

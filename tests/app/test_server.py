@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import itertools
 import json
 import re
 import socket
@@ -21,7 +22,8 @@ from densevid.app.api import openapi
 from densevid.app.job import is_id
 from densevid.app.settings import Limits, Settings
 from made_videos import constant, make_video
-from running_server import Answer, Running, running
+from running_server import Answer, Running, running, served
+from tiny_captioner import write_tiny_model
 
 SCRIPT = Path(__file__).with_name("play_captioner.py")
 VIDEO = {"content_type": "video/mp4"}
@@ -29,7 +31,7 @@ VIDEO = {"content_type": "video/mp4"}
 
 def settings_for(folder: Path, mode: str = "quick", **limits: Any) -> Settings:
     command = [sys.executable, str(SCRIPT), mode]
-    return Settings(folder, replace(Limits(), **limits), lambda video, out: [*command, str(video), str(out)])
+    return Settings(folder, replace(Limits(), **limits), lambda video, out, title: [*command, str(video), str(out)])
 
 
 @pytest.fixture(scope="module")
@@ -298,3 +300,34 @@ def test_a_request_that_is_none_is_answered(server: Running) -> None:
     connection.endheaders()
     assert connection.getresponse().status in (400, 421)
     connection.close()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
+@pytest.mark.parametrize("as_form", [False, True], ids=["raw", "form"])
+def test_a_large_upload_never_is_in_memory(tmp_path: Path, as_form: bool) -> None:
+    """400 MB through `densevid serve` itself; all that it ever held more is less than a twentieth of it."""
+    block, blocks = b"\x5a" * (1 << 20), 400
+    front = b'--x8f2\r\nContent-Disposition: form-data; name="file"; filename="big.mp4"\r\n\r\n' if as_form else b""
+    back = b"\r\n--x8f2--\r\n" if as_form else b""
+    kind = "multipart/form-data; boundary=x8f2" if as_form else "video/mp4"
+    length = len(front) + blocks * len(block) + len(back)
+    model = write_tiny_model(tmp_path / "model")
+    with served(tmp_path / "work", "--model", str(model)) as (address, process):
+        before = most_megabytes(process.pid)
+        connection = http.client.HTTPConnection(address.removeprefix("http://"), timeout=120)
+        body = itertools.chain([front], itertools.repeat(block, blocks), [back])
+        connection.request("POST", "/jobs", body, {"Content-Type": kind, "Content-Length": str(length)})
+        answer = connection.getresponse()
+        job = json.loads(answer.read())
+        assert answer.status == 201 and job["size"] == blocks << 20
+        assert most_megabytes(process.pid) - before < blocks / 20
+        connection.request("DELETE", f"/jobs/{job['id']}")
+        assert connection.getresponse().status == 204
+        assert [path.name for path in (tmp_path / "work").iterdir()] == [".lock"]
+
+
+def most_megabytes(pid: int) -> float:
+    """The most memory that a process ever held."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) / 1024

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -10,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+import av
 import pytest
 
 from densevid.cli import main
@@ -126,6 +128,81 @@ def test_what_can_be_read_of_a_cut_mkv_is_captioned_and_the_loss_is_told(tmp_pat
     assert "could not be read" in (tmp_path / "cut.densevid.json").read_text()
 
 
+def field(content: bytes, box: bytes, offset: int, value: bytes) -> bytes:
+    """An mp4 whose first box of that type says something else."""
+    at = content.index(box) + 4 + offset
+    return content[:at] + value + content[at + len(value) :]
+
+
+def test_an_absurd_declared_duration_is_not_believed(tmp_path, capsys) -> None:
+    """Two hundred years in the headers of the file and of the track; the pictures last four seconds."""
+    content = noisy(tmp_path / "whole.mp4")
+    for box, offset in ((b"mvhd", 16), (b"mdhd", 16), (b"tkhd", 20)):
+        content = field(content, box, offset, b"\x7f\xff\xff\xff")
+    (tmp_path / "long.mp4").write_bytes(content)
+    began = time.monotonic()
+    assert main(["caption", str(tmp_path / "long.mp4"), "--format", "html,vtt,json,chapters"]) == 0
+    assert time.monotonic() - began < 60
+    details = json.loads((tmp_path / "long.densevid.json").read_text())["details"]["long"]
+    assert details["duration"] == pytest.approx(4.0, abs=0.2)
+
+
+@pytest.mark.parametrize("size", [b"\xff\xff\xff\xff", b"\x00\x00\x00\x00"])
+def test_an_absurd_declared_size_takes_no_memory(size, tmp_path, capsys) -> None:
+    """65535 x 65535 (or no) pixels in the sample description: read as the pictures really are, or refused."""
+    (tmp_path / "size.mp4").write_bytes(field(noisy(tmp_path / "whole.mp4"), b"avc1", 24, size))
+    code = main(["caption", str(tmp_path / "size.mp4"), "--format", "json"])
+    said = capsys.readouterr().err
+    assert code in (0, 2) and "Traceback" not in said and said.count("\n") == (code == 2)
+
+
+@pytest.mark.parametrize("ending", ["mp4", "mkv", "avi"])
+def test_corrupt_bytes_in_the_middle_cost_only_themselves(ending, tmp_path, capsys) -> None:
+    codec = {"avi": "mpeg4"}.get(ending, "libx264")
+    options = {"fps": 10} if ending == "avi" else {}
+    made = make_video(tmp_path / f"whole.{ending}", constant(12.0, fps=10), codec=codec, **options)
+    content = bytearray(made.read_bytes())
+    middle = len(content) * 2 // 5  # of the pictures, not of an index at the end
+    content[middle : middle + 400] = os.urandom(400)
+    (tmp_path / f"hurt.{ending}").write_bytes(content)
+    words = ["caption", str(tmp_path / f"hurt.{ending}"), "--format", "html,vtt,json,mp4"]
+    code = main(words)
+    said = capsys.readouterr().err
+    assert code == 0 and "Traceback" not in said and said.count("\n") <= 1
+    details = json.loads((tmp_path / "hurt.densevid.json").read_text())["details"]["hurt"]
+    assert details["duration"] > 3.0
+
+
+def test_metadata_that_is_not_unicode(tmp_path, capsys) -> None:
+    path = make_video(tmp_path / "plain.mp4", constant(3.0))
+    with av.open(str(path)) as source, av.open(str(tmp_path / "odd.mkv"), "w") as target:
+        target.metadata["title"] = "Q" * 24
+        stream = target.add_stream_from_template(source.streams.video[0])
+        for packet in source.demux(video=0):
+            if packet.dts is not None:
+                packet.stream = stream
+                target.mux(packet)
+    content = (tmp_path / "odd.mkv").read_bytes()
+    assert b"Q" * 24 in content
+    (tmp_path / "odd.mkv").write_bytes(content.replace(b"Q" * 24, b"\xff\xfe\x00\x80" * 6))
+    assert main(["caption", str(tmp_path / "odd.mkv"), "--format", "html,vtt,srt,json,csv,chapters,mp4"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_a_video_that_begins_in_the_middle_becomes_an_mp4(tmp_path, capsys) -> None:
+    """Without its first pictures the times of a Matroska file repeat each other."""
+    path = make_video(tmp_path / "whole.mkv", constant(3.0))
+    with av.open(str(path)) as source, av.open(str(tmp_path / "late.mkv"), "w") as target:
+        stream = target.add_stream_from_template(source.streams.video[0])
+        for packet in source.demux(video=0):
+            if packet.dts is not None:  # the first of such a file do not say
+                packet.stream = stream
+                target.mux(packet)
+    assert main(["caption", str(tmp_path / "late.mkv"), "--format", "json,mp4"]) in (0, 2)
+    said = capsys.readouterr().err
+    assert ".part" not in said and said.count("\n") <= 1
+
+
 @pytest.mark.parametrize("frames", [[0.0], constant(0.2)])
 def test_the_shortest_videos(frames, tmp_path) -> None:
     path = make_video(tmp_path / "short.mp4", frames)
@@ -207,6 +284,12 @@ def test_a_model_that_cannot_read_videos(tmp_path, clip, models, capsys) -> None
     two = [shutil.copy(clip, tmp_path / name) for name in ("a.mp4", "b.mp4")]
     said = refused(capsys, *two, "--model", tmp_path / "model")
     assert "give it a feature store" in said
+
+
+def test_without_matplotlib_explain_is_refused_before_the_work(clip, tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setattr("densevid.captioning.video_captioner.VideoCaptioner.caption_file", None)
+    assert "install it with `pip install 'densevid[plot]'`" in refused(capsys, clip, "--explain", "--out", tmp_path)
 
 
 def test_no_model_at_all(clip, tmp_path, monkeypatch, capsys) -> None:

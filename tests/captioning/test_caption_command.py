@@ -17,6 +17,7 @@ import pytest
 
 import densevid
 from densevid.captioning.chosen_events import Choice
+from densevid.captioning.video_captions import VideoCaptions
 from densevid.cli import main
 from densevid.data.extraction import extract_many
 from densevid.events import read_events
@@ -192,6 +193,54 @@ def test_progress_for_programs(video, fresh_cache) -> None:
     assert len([row for row in rows if row["stage"] == "decode"]) > 5
 
 
+def test_events_are_chosen_before_sentences_are_said_and_both_are_told(video, fresh_cache) -> None:
+    told: list[tuple[str, float]] = []
+    densevid.load().caption_file(video, "clip", Choice(dense=True), lambda stage, done: told.append((stage, done)))
+    sentences = [done for stage, done in told if stage == "sentences"]
+    assert 0 < sentences[0] < 1 and sentences == sorted(sentences) and sentences[-1] == 1
+    assert told.index(("events", 1.0)) < told.index(("sentences", sentences[0]))
+
+
+def test_a_title_is_what_the_files_call_the_video(video, tmp_path, capsys) -> None:
+    words = ["caption", str(video), "--out", str(tmp_path / "out"), "--format", "html,json,chapters"]
+    assert main([*words, "--title=--A <b>film</b>.mkv"]) == 0
+    assert capsys.readouterr().out.startswith("--A <b>film</b>.mkv, 0:06\n")
+    page = (tmp_path / "out" / "clip.densevid.html").read_text()
+    assert "<title>--A &lt;b&gt;film&lt;/b&gt;.mkv" in page and "<b>" not in page
+    content = json.loads((tmp_path / "out" / "clip.densevid.json").read_text())
+    assert list(content["results"]) == list(content["details"]) == ["--A <b>film</b>"]
+    assert "title=--A <b>film</b>\n" in (tmp_path / "out" / "clip.densevid.ffmetadata").read_text()
+    other = shutil.copy(video, tmp_path / "other.mp4")
+    assert main(["caption", str(video), str(other), "--title", "both"]) == 2
+    assert "--title is for one video, here are 2" in capsys.readouterr().err
+
+
+def test_files_of_one_name_get_names_of_their_own(tmp_path, clip, capsys) -> None:
+    names = ["a/clip.mp4", "b/clip.mp4", "b/clip.mov", "b/clip-2.mp4"]
+    for name in names:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(clip, tmp_path / name)
+    paths = [str(tmp_path / name) for name in names]
+    assert main(["caption", *paths, "--out", str(tmp_path / "out"), "--format", "json"]) == 0
+    assert sorted(read_events(tmp_path / "out" / "index.densevid.json")) == ["clip", "clip-2", "clip-3", "clip-4"]
+    assert main(["caption", *paths, "--format", "json"]) == 0
+    made = sorted(str(file.relative_to(tmp_path)) for file in tmp_path.glob("[ab]/*.json"))
+    assert made == ["a/clip.densevid.json", *(f"b/clip-{n}.densevid.json" for n in (2, 3, 4))]
+
+
+@pytest.mark.parametrize("coding", ["hevc", "mpeg4"])
+def test_for_the_web_what_browsers_do_not_play_is_encoded_anew(coding, tmp_path) -> None:
+    encoder = {"hevc": "libx265", "mpeg4": "mpeg4"}[coding]
+    video = make_video(tmp_path / "clip.mp4", constant(2.0), codec=encoder, options={"log-level": "none"})
+    for out, flags, expected in (("copied", [], coding), ("web", ["--web"], "h264")):
+        words = ["caption", str(video), "--out", str(tmp_path / out), "--format", "html,mp4", *flags]
+        assert main(words) == 0
+        with av.open(str(tmp_path / out / "clip.densevid.mp4")) as container:
+            assert container.streams.video[0].codec_context.name == expected
+        page = (tmp_path / out / "clip.densevid.html").read_text()
+        assert ('src="./clip.densevid.mp4"' in page) is bool(flags)
+
+
 def test_open_shows_the_page(video, monkeypatch) -> None:
     shown: list[str] = []
     monkeypatch.setattr("webbrowser.open", shown.append)
@@ -219,12 +268,30 @@ def test_masks_lie_where_the_events_are(clip) -> None:
     captioner = densevid.load()
     captions = captioner.caption_file(clip, "clip", Choice(dense=True))
     assert len(captions.masks) == len(captions.events) > 1
-    assert captions.mask_seconds == pytest.approx(6.0, abs=0.1)
+    assert {(mask.start, round(mask.end)) for mask in captions.masks} == {(0.0, 6)}
+    check_masks(captions)
+
+
+def test_masks_of_a_long_video_lie_in_the_window_of_each_event(tmp_path) -> None:
+    """50 seconds are 100 steps, the model's window is 40."""
+    bright = lambda number: np.full((64, 64, 3), 60 * (number // 25 % 5), np.uint8)  # noqa: E731
+    video = make_video(tmp_path / "long.mp4", constant(50.0, fps=5), size=(64, 64), picture=bright)
+    captions = densevid.load().caption_file(video, "long", Choice(top=12))
+    assert len({mask.start for mask in captions.masks}) > 2 and max(mask.end for mask in captions.masks) > 45
+    check_masks(captions)
     for event, mask in zip(captions.events, captions.masks, strict=True):
-        centres = (np.arange(len(mask)) + 0.5) * captions.mask_seconds / len(mask)
+        assert mask.end - mask.start == pytest.approx(20.0, abs=0.5)
+        assert mask.start - 0.01 <= event.start < event.end <= mask.end + 0.01
+
+
+def check_masks(captions: VideoCaptions) -> None:
+    """An event was told from inside its span more than from outside."""
+    assert len(captions.masks) == len(captions.events)
+    for event, mask in zip(captions.events, captions.masks, strict=True):
+        centres = mask.start + (np.arange(len(mask.values)) + 0.5) * (mask.end - mask.start) / len(mask.values)
         inside = (centres > event.start) & (centres < event.end)
         if inside.any() and not inside.all():
-            assert np.mean(np.array(mask)[inside]) > np.mean(np.array(mask)[~inside])
+            assert np.mean(np.array(mask.values)[inside]) > np.mean(np.array(mask.values)[~inside])
 
 
 def test_explain_draws_what_the_model_saw(video) -> None:
@@ -232,3 +299,19 @@ def test_explain_draws_what_the_model_saw(video) -> None:
     figures = sorted(video.parent.glob("clip.densevid.*.png"))
     assert len(figures) == 3 and all(figure.read_bytes().startswith(b"\x89PNG") for figure in figures)
     assert (video.parent / "clip.densevid.html").read_text().count("<figure>") == 3
+
+
+def test_references_stand_beside_what_the_model_says(video, tmp_path, capsys) -> None:
+    told = {"clip": {"duration": 6.0, "timestamps": [[0, 3], [2, 6]], "sentences": ["a <i>dog</i>", "a cat"]}}
+    (tmp_path / "val.json").write_text(json.dumps(told))
+    words = ["--references", str(tmp_path / "val.json"), "--explain", "--format", "html,json"]
+    assert main(["caption", str(video), *words]) == 0
+    page = (tmp_path / "clip.densevid.html").read_text()
+    assert page.count('class="badge">reference') == 2 and "a &lt;i&gt;dog" in page and "Of 2 references" in page
+    assert len(list(tmp_path.glob("clip.densevid.*.png"))) == 5
+    said = [event.sentence for event in read_events(tmp_path / "clip.densevid.json")["clip"]]
+    assert said and "a cat" not in said, "predictions alone are the model's"
+    other = shutil.copy(video, tmp_path / "other.mp4")
+    capsys.readouterr()
+    assert main(["caption", str(other), *words]) == 0
+    assert capsys.readouterr().err == "densevid: 1 of 1 videos are not in the references\n"

@@ -95,7 +95,8 @@ def test_the_folder_is_the_users_own_and_per_port(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_video_that_no_browser_plays_is_also_written_as_one() -> None:
-    plain = caption_command("mine")(Path("/w/video.mp4"), Path("/w"))
-    assert plain[3:] == ["caption", "/w/video.mp4", "--out", "/w", "--format", "html,json,vtt", "--progress", "jsonl",
-                         "--model", "mine"]  # fmt: skip
-    assert "html,json,vtt,mp4" in caption_command()(Path(f"/w/video{NOT_PLAYED}"), Path("/w"))
+    plain = caption_command("mine")(Path("/w/video.mp4"), Path("/w"), "--my film.mp4")
+    assert plain[3:] == ["caption", "/w/video.mp4", "--title=--my film.mp4", "--out", "/w", "--format", "html,json,vtt",
+                         "--progress", "jsonl", "--model", "mine"]  # fmt: skip
+    other = caption_command()(Path(f"/w/video{NOT_PLAYED}"), Path("/w"), "old.avi")
+    assert other[other.index("html,json,vtt,mp4") + 1] == "--web"

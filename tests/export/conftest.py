@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from browsers import chromium
 from densevid.events import Event
-from densevid.export.document import ShownEvent, ShownVideo, TimelineDocument
+from densevid.export.document import ShownEvent, ShownVideo, TimedMask, TimelineDocument
 from densevid.export.thumbnails import thumbnails
 from densevid.export.timeline import timeline_page
 from made_videos import constant, make_video
@@ -22,11 +21,6 @@ SPANS = [
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    yield from chromium()
-
-
-@pytest.fixture(scope="session")
 def clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Twelve seconds of numbered frames, ten a second."""
     return make_video(tmp_path_factory.mktemp("clip") / "a clip #1.mp4", constant(12, fps=10))
@@ -37,7 +31,7 @@ def document(clip: Path) -> TimelineDocument:
     """Four events, two of which overlap, with masks and thumbnails."""
     pictures = thumbnails(clip, [(start + end) / 2 for start, end, _ in SPANS])
     shown = tuple(
-        ShownEvent(Event(start, end, text), 0.9 - 0.2 * place, (0.1,) * 6 + (0.8,) * 6, picture)
+        ShownEvent(Event(start, end, text), 0.9 - 0.2 * place, TimedMask(0.0, 12.0, (0.1,) * 6 + (0.8,) * 6), picture)
         for place, ((start, end, text), picture) in enumerate(zip(SPANS, pictures, strict=True))
     )
     video = ShownVideo.linked(clip, clip.with_name("page.html"))

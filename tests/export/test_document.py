@@ -16,7 +16,8 @@ from densevid.events import Event
 from densevid.export.document import ShownEvent, ShownVideo, TimelineDocument
 from densevid.export.entries import MASK_POINTS, mask_bytes
 from densevid.export.markup import clock_text, escaped
-from densevid.export.timeline import PAGE, SCRIPTS, timeline_page
+from densevid.export.page_parts import PAGE
+from densevid.export.timeline import SCRIPTS, timeline_page
 
 
 @pytest.mark.parametrize("confidence", [-0.1, 1.1, float("nan")])
@@ -80,7 +81,7 @@ def test_half_a_pair_and_control_characters_can_be_written() -> None:
 
 def test_a_page_carries_all_scripts_and_no_address_of_another_place() -> None:
     page = timeline_page(TimelineDocument("title", 1))
-    assert {path.name for path in PAGE.glob("*.js")} == set(SCRIPTS)
+    assert {path.name for path in PAGE.glob("*.js")} == {*SCRIPTS, "index.js"}
     assert all((PAGE / name).read_text(encoding="utf-8") in page for name in SCRIPTS)
     namespaces = page.replace("http://www.w3.org/2000/svg", "")
     assert not re.search(r"https?://|//[a-z]+\.[a-z]|@import|url\(", namespaces)

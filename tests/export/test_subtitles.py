@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from pathlib import Path
 
 import av
@@ -14,7 +15,7 @@ from densevid.events import Event
 from densevid.export.chapters import ffmpeg_metadata, youtube_chapters
 from densevid.export.subtitled_video import write_subtitled
 from densevid.export.subtitles import printable, srt, webvtt
-from made_videos import constant, make_video, packet_times
+from made_videos import constant, make_video, number_of, packet_times
 
 NASTY = "a <b>dog</b> & a {\\an8}cat --> 00:00:01.000\n\n2\n\x1b[31mred\u2028end"
 EVENTS = [
@@ -107,9 +108,26 @@ def test_an_mp4_with_a_subtitle_track(name, tmp_path) -> None:
     assert "zwölf 视频" in found[2][1]
     with av.open(str(tmp_path / "out.mp4")) as container:
         assert container.streams.video[0].codec_context.name in ("h264", "vp9")
+        assert (container.streams.video[0].width, container.streams.video[0].height) == (192, 128)
         assert len(container.streams.audio) == len(av.open(str(video)).streams.audio)
         times = [frame.time for frame in container.decode(video=0)]
     np.testing.assert_allclose(times, packet_times(video), atol=0.002)
+
+
+@pytest.mark.parametrize("burn", [False, True])
+def test_pictures_that_are_encoded_anew_keep_their_size_and_shape(burn, tmp_path) -> None:
+    """Words and sound come before the first picture, and must not decide about its size; its pixels are not square."""
+    times = constant(2.0)
+    video = make_video(
+        tmp_path / "tall.mp4", times, codec="mpeg4", size=(96, 160), sound_from=0.0, aspect=Fraction(4, 3)
+    )
+    write_subtitled(video, tmp_path / "out.mp4", [Event(0.5, 1.5, "a dog runs")], burn=burn, web=True)
+    with av.open(str(tmp_path / "out.mp4")) as container:
+        stream = container.streams.video[0]
+        assert (stream.codec_context.name, stream.width, stream.height) == ("h264", 96, 160)
+        assert stream.sample_aspect_ratio == Fraction(4, 3)
+        numbers = [number_of(frame.to_ndarray(format="rgb24")) for frame in container.decode(video=0)]
+    assert burn or numbers == list(range(len(times)))
 
 
 def test_burned_in_captions_change_the_pictures_while_they_last(tmp_path) -> None:

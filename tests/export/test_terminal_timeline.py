@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from pathlib import Path
+
+import pytest
 
 from densevid.events import Event
 from densevid.export.index_page import IndexRow, index_page
-from densevid.export.terminal_timeline import BAR, NOTHING, Look, terminal_timeline
+from densevid.export.terminal_timeline import BAR, COLOURS, NOTHING, Look, terminal_timeline
 
 
 def test_bars_show_where_events_lie() -> None:
@@ -37,10 +41,30 @@ def test_nothing_is_said_so() -> None:
 def test_the_index_escapes_everything() -> None:
     nasty = "<script>alert(1)</script>\"'&"
     rows = [
-        IndexRow(nasty, Path(f"{nasty}.html"), 61.0, (nasty,)),
-        IndexRow("bad", None, None, (), error=nasty),
-        IndexRow("calm", Path("a b.html"), 5.0, ()),
+        IndexRow(nasty, Path(f"{nasty}.html"), 61.0, (Event(7.0, 9.0, nasty),)),
+        IndexRow("bad", error=nasty),
+        IndexRow("calm", Path("a b.html"), 5.0),
     ]
     page = index_page(nasty, rows, model=nasty)
-    assert "<script" not in page and 'href="./a%20b.html"' in page and NOTHING in page and "1:01" in page
+    assert page.count("<script") == 1 and "<script>" not in page, "its own and no other"
+    assert 'href="./a%20b.html"' in page and NOTHING in page and "1:01" in page
+    assert 'html#t=7.00">' in page
     assert page.count('class="failed"') == 1 and "2 of 3 videos" in page
+
+
+def test_on_a_screen_bars_have_colours_and_nothing_else_moves(monkeypatch: pytest.MonkeyPatch) -> None:
+    events = [Event(0.0, 30.0, "one " * 20), Event(30.0, 90.0, "two", 0.5)]
+    plain = terminal_timeline(events, 90.0, Look(80))
+    painted = terminal_timeline(events, 90.0, Look(80, colours=COLOURS))
+    assert "\x1b[38;5;33m" in painted and "\x1b[38;5;35m" in painted
+    assert re.sub(r"\x1b\[[\d;]*m", "", painted) == plain
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert Look.of_stdout().colours == COLOURS
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert Look.of_stdout().colours == ()
+
+
+def test_in_a_short_video_tenths_tell_events_apart() -> None:
+    assert "0:01.2–0:01.9" in terminal_timeline([Event(1.2, 1.9, "a")], 6.0)
+    assert "0:01–0:41 " in terminal_timeline([Event(1.2, 41.9, "a")], 60.0)
+    assert "1:00:01–1:00:02 " in terminal_timeline([Event(3601.2, 3602.9, "a")], 4000.0)

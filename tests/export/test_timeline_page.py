@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from densevid.events import Event, read_events
-from densevid.export.document import Figure, ShownEvent, ShownVideo, TimelineDocument, references
+from densevid.export.document import Figure, ShownEvent, ShownVideo, TimedMask, TimelineDocument, references
 from densevid.export.timeline import timeline_page
 
 Opened = Callable[..., Any]
@@ -109,9 +109,20 @@ def test_pointing_at_a_bar_shows_mask_score_and_picture(opened: Opened, document
     assert "confidence 70%" in card.text_content()
     assert card.locator("img").evaluate("(picture) => picture.naturalWidth") > 100
     path = card.locator("path").get_attribute("d")
-    assert path.startswith("M0 100L0.0 90.") and path.endswith("L1000.0 100Z"), "the mask starts at .1, ends at the end"
+    assert path.startswith("M0.0 100L0.0 90.") and path.endswith("L1000.0 100Z"), (
+        "the mask starts at .1, ends at the end"
+    )
     page.hover("h1")
     assert not card.is_visible()
+
+
+def test_a_mask_of_a_later_window_lies_where_the_window_does(opened: Opened, document: TimelineDocument) -> None:
+    late = replace(document.events[3], mask=TimedMask(6.0, 12.0, (0.2, 0.9)))
+    page = opened(replace(document, events=(late,)))
+    page.hover(".bar")
+    ribbon, card = (page.locator(f"{place} path").get_attribute("d") for place in (".ribbon", ".card"))
+    assert ribbon.startswith("M500.0 100L500.0 ") and ribbon.endswith("L1000.0 100Z")
+    assert card.startswith("M0.0 100L0.0 ") and card.endswith("L1000.0 100Z"), "the card shows the window alone"
 
 
 def test_an_event_can_be_repeated(opened: Opened, document: TimelineDocument) -> None:

@@ -17,14 +17,9 @@ from av.video.stream import VideoStream
 from densevid.app.settings import NOT_PLAYED
 from densevid.errors import InputError, run_main
 from densevid.progress import duration
+from densevid.video.browsers import media_kind
 from densevid.video.container import declared_seconds, open_video
 
-# What browsers play: container and codecs -> how the file's name ends, which the timeline page goes by, and its type.
-PLAYED = {
-    "mov": ({"h264", "av1", "vp9"}, ".mp4", "video/mp4"),
-    "matroska": ({"h264", "vp8", "vp9", "av1"}, ".webm", "video/webm"),
-    "ogg": ({"theora", "vp8"}, ".ogv", "video/ogg"),
-}
 OTHERS = (NOT_PLAYED, "application/octet-stream")
 
 
@@ -37,7 +32,7 @@ def probe(path: Path, most_pixels: int, most_seconds: float) -> dict[str, object
         seconds = max(declared_seconds(container, stream) or 0.0, _measured_seconds(container, stream, most_seconds))
         if seconds > most_seconds:
             raise InputError(f"it is longer than the {duration(most_seconds)} that are taken here")
-        ending, media_type = _kind(container.format.name.split(",")[0], stream.codec_context.codec.canonical_name)
+        ending, media_type = media_kind(container, stream) or OTHERS
         return {
             "width": width,
             "height": height,
@@ -45,11 +40,6 @@ def probe(path: Path, most_pixels: int, most_seconds: float) -> dict[str, object
             "ending": ending,
             "media_type": media_type,
         }
-
-
-def _kind(container: str, codec: str) -> tuple[str, str]:
-    codecs, ending, media_type = PLAYED.get(container, (set[str](), *OTHERS))
-    return (ending, media_type) if codec in codecs else OTHERS
 
 
 def _measured_seconds(container: InputContainer, stream: VideoStream, most_seconds: float) -> float:

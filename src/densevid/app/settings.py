@@ -27,7 +27,7 @@ class Limits:
     disk_reserve: int = 1024 * MEGABYTE  # never filled by uploads
 
 
-CommandFor = Callable[[Path, Path], list[str]]
+CommandFor = Callable[[Path, Path, str], list[str]]  # of a video, the folder for its results, and its title
 
 
 def caption_command(model: str | None = None) -> CommandFor:
@@ -37,10 +37,10 @@ def caption_command(model: str | None = None) -> CommandFor:
     """
     chosen = [] if model is None else ["--model", model]
 
-    def command(video: Path, out: Path) -> list[str]:
-        formats = "html,json,vtt,mp4" if video.suffix == NOT_PLAYED else "html,json,vtt"
-        words = ["caption", str(video), "--out", str(out), "--format", formats, "--progress", "jsonl"]
-        return [sys.executable, "-m", "densevid", *words, *chosen]
+    def command(video: Path, out: Path, title: str) -> list[str]:
+        formats = ["html,json,vtt,mp4", "--web"] if video.suffix == NOT_PLAYED else ["html,json,vtt"]
+        words = ["caption", str(video), f"--title={title}", "--out", str(out), "--format", *formats]
+        return [sys.executable, "-m", "densevid", *words, "--progress", "jsonl", *chosen]
 
     return command
 

@@ -41,7 +41,7 @@ async def _attempt(job: Job, settings: Settings) -> None:
     if not await _probe(job, settings):
         return
     job.save()
-    command = settings.command(job.upload, job.folder)
+    command = settings.command(job.upload, job.folder, job.name)
     variables = {"DENSEVID_CACHE": str(job.cache)}  # what is known of a video goes when its job goes
     outcome = await run_process(command, _progress_of(job), settings.limits.job_seconds, variables)
     if outcome.code == 0 and all(job.result(format).is_file() for format in FORMATS):

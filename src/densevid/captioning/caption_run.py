@@ -6,22 +6,26 @@ What was worked out before comes from the cache, so the same command given again
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from densevid.artifacts import provenance, write_json, write_text
 from densevid.captioning.chosen_events import Choice, Span
 from densevid.captioning.inputs import Input, output_base
-from densevid.captioning.outputs import Target, details, require_room, shown_name, write_outputs
+from densevid.captioning.outputs import Manner, Target, details, require_room, write_outputs
+from densevid.captioning.timeline_document import comparison_figures
 from densevid.captioning.video_captioner import ModelError, VideoCaptioner
-from densevid.captioning.video_captions import VideoCaptions
+from densevid.captioning.video_captions import VideoCaptions, shown_name
 from densevid.errors import InputError, one_line
+from densevid.events import Event
+from densevid.export.document import Figure
 from densevid.export.event_files import submission
 from densevid.export.index_page import IndexRow, index_page
 from densevid.progress import Watch, unwatched
 
 INDEX = "index.densevid"
+POSTER_SIDE = 432  # pixels; twice what the index shows
 
 
 class DiskError(InputError):
@@ -35,10 +39,11 @@ class Wishes:
     choice: Choice
     formats: tuple[str, ...]
     out: Path | None = None
-    embed: bool = False
-    burn: bool = False
+    manner: Manner = field(default_factory=Manner)
     explain: bool = False
     spans: dict[str, list[Span]] | None = None
+    references: Mapping[str, Sequence[Event]] | None = None
+    title: str | None = None
 
 
 @dataclass(frozen=True)
@@ -66,6 +71,9 @@ class CaptionRun:
         sources = {id(given.source): given.source for given in self.inputs if given.source is not None}
         for source in sources.values():
             warnings.append(self.captioner.check(source))
+        if self.wishes.references is not None:
+            unknown = sum(given.name not in self.wishes.references for given in self.inputs)
+            warnings.append(f"{unknown} of {len(self.inputs)} videos are not in the references" if unknown else None)
         return [line for line in warnings if line]
 
     def run(self, watch: Watch = unwatched) -> Iterator[Outcome]:
@@ -97,12 +105,14 @@ class CaptionRun:
 
     def _attempt(self, given: Input, watch: Watch) -> Outcome:
         """One video; only what is wrong with itself is its failure."""
-        target = Target(output_base(given, self.wishes.out), self.wishes.embed, self.wishes.burn)
+        said = tuple((self.wishes.references or {}).get(given.name, ()))
+        target = Target(output_base(given, self.wishes.out), self.wishes.manner, said)
         try:
             require_room(target)
             captioned = self._caption(given, watch)
-            if self.wishes.explain and given.file is not None:
-                target = replace(target, figures=self.captioner.explained(given.file))
+            if self.wishes.title is not None:
+                captioned = captioned.called(self.wishes.title)
+            target = replace(target, figures=self._figures(captioned, said))
             return Outcome(given, captioned, tuple(self._write(captioned, target)))
         except (ModelError, DiskError):
             raise
@@ -110,6 +120,16 @@ class CaptionRun:
             return Outcome(given, error=_named(given, error))
         except MemoryError:
             return Outcome(given, error=f"{given.name}: there is not enough memory for it")
+
+    def _figures(self, captioned: VideoCaptions, references: tuple[Event, ...]) -> tuple[Figure, ...]:
+        """What the model saw in a video file and, where people said something about it, how much of that it found."""
+        if not self.wishes.explain or captioned.file is None:
+            return ()
+        figures = self.captioner.explained(captioned.file)
+        if not references:
+            return figures
+        everything = self.captioner.caption_file(captioned.file, captioned.name, Choice(dense=True))
+        return figures + comparison_figures(captioned, everything.events, references)
 
     def _write(self, captioned: VideoCaptions, target: Target) -> list[Path]:
         """A disk that takes no more ends the run: the next video would fare no better."""
@@ -146,9 +166,24 @@ def _index_row(outcome: Outcome, folder: Path) -> IndexRow:
         name=shown_name(outcome.given.name),
         page=Path(os.path.relpath(page.resolve(), folder.resolve())) if page else None,
         duration=captioned.duration if captioned else None,
-        sentences=tuple(event.sentence for event in captioned.events) if captioned else (),
+        events=captioned.events if captioned else (),
+        poster=_poster(captioned) if captioned else None,
         error=outcome.error,
     )
+
+
+def _poster(captioned: VideoCaptions) -> bytes | None:
+    """A picture of the video: of its surest event, or from a third of the way."""
+    if captioned.file is None:
+        return None
+    from densevid.export.thumbnails import thumbnails
+
+    best = max(captioned.events, key=lambda event: event.score, default=None)
+    moment = (best.start + best.end) / 2 if best else captioned.duration / 3
+    try:
+        return thumbnails(captioned.file, [moment], side=POSTER_SIDE)[0]
+    except InputError:
+        return None
 
 
 def _common_place(inputs: list[Input]) -> Path:

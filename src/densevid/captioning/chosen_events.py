@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from densevid.errors import InputError
 from densevid.events import Event
+from densevid.export.document import TimedMask
 from densevid.progress import Watch, unwatched
 
 if TYPE_CHECKING:
@@ -16,7 +19,6 @@ if TYPE_CHECKING:
     from densevid.tracks import FeatureTrack
 
 Span = tuple[float, float]
-Mask = tuple[float, ...]
 MOST_MASKS = 100  # a dense list has hundreds of events, and nobody looks at the masks of all
 
 
@@ -44,20 +46,21 @@ class Choice:
 
 @dataclass(frozen=True)
 class ChosenEvents:
-    """Events in the order of time; `masks` has the event mask of each over the steps, or nothing at all."""
+    """Events in the order of time; `masks` has the event mask of each, or nothing at all."""
 
     events: tuple[Event, ...]
-    masks: tuple[Mask, ...] = ()
+    masks: tuple[TimedMask, ...] = ()
 
     @classmethod
     def of_plain(cls, events: Any, masks: Any) -> ChosenEvents:
         """Back from plain values."""
-        return cls(tuple(Event(*row) for row in events), tuple(tuple(map(float, mask)) for mask in masks))
+        timed = tuple(TimedMask(float(start), float(end), tuple(map(float, values))) for start, end, values in masks)
+        return cls(tuple(Event(*row) for row in events), timed)
 
     def as_plain(self) -> dict[str, Any]:
         """Values that JSON can hold."""
         rows = [(event.start, event.end, event.sentence, event.score) for event in self.events]
-        return {"events": rows, "masks": self.masks}
+        return {"events": rows, "masks": [(mask.start, mask.end, mask.values) for mask in self.masks]}
 
 
 def chosen_events(
@@ -73,18 +76,28 @@ def chosen_events(
     config = captioner.config
     rules = None if choice.dense else SummaryRules.of(config.inference, config.model.window, choice.top)
     calibration = None if loaded.calibration is None else Calibration.of_table(loaded.calibration)
-    teller = Storyteller(captioner, summary=rules, calibration=calibration)
+    teller = Storyteller(captioner, summary=rules, calibration=calibration, watch=watch)
     watch("events", 0.0)
     told = next(teller.told([track]))
     events = sorted(teller.finish(told), key=lambda event: (event.start, event.end))
-    if teller.is_long(track) or len(events) > MOST_MASKS:
+    if len(events) > MOST_MASKS:
         return ChosenEvents(tuple(events))
-    anchors = {(event.start, event.end): anchor for event, anchor in zip(told.events(), told.anchor_P, strict=True)}
-    return ChosenEvents(tuple(events), _masks(loaded, track, [anchors[event.start, event.end] for event in events]))
+    found = zip(told.events(), told.first_P.tolist(), told.anchor_P.tolist(), strict=True)
+    origin = {(event.start, event.end): (first, anchor) for event, first, anchor in found}
+    return ChosenEvents(tuple(events), _masks(loaded, track, [origin[event.start, event.end] for event in events]))
 
 
-def _masks(loaded: LoadedModel, track: FeatureTrack, anchors: Sequence[int]) -> tuple[Mask, ...]:
-    """What of the video each event was told from, to three digits."""
+def _masks(loaded: LoadedModel, track: FeatureTrack, origins: Sequence[tuple[int, int]]) -> tuple[TimedMask, ...]:
+    """What of the video each event was told from, to three digits; an origin is a window's first step and an anchor."""
     from densevid.inference.explain import masks_of_anchors
+    from densevid.inference.windows import Windows
 
-    return tuple(tuple(mask.round(3).tolist()) for mask in masks_of_anchors(loaded, track, anchors))
+    size = min(len(track), loaded.config.model.window)
+    masks: dict[tuple[int, int], TimedMask] = {}
+    for first in sorted({first for first, _ in origins}):
+        start, end = track.seconds(np.array([first, first + size])).tolist()
+        anchors = sorted({anchor for other, anchor in origins if other == first})
+        part = Windows((first,), size, len(track)).part(track, 0)
+        for anchor, mask in zip(anchors, masks_of_anchors(loaded, part, anchors), strict=True):
+            masks[first, anchor] = TimedMask(start, end, tuple(mask.round(3).tolist()))
+    return tuple(masks[origin] for origin in origins)

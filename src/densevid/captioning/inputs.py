@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from densevid.artifacts import read_json
 from densevid.captioning.chosen_events import Span
-from densevid.captioning.outputs import MARK, shown_name
+from densevid.captioning.outputs import MARK
+from densevid.captioning.video_captions import shown_name
 from densevid.data.feature_store import FeatureStore
 from densevid.data.store_format import MANIFEST
 from densevid.errors import InputError
@@ -24,11 +26,15 @@ LONGEST_NAME = 120  # letters of a file's name
 
 @dataclass(frozen=True)
 class Input:
-    """One video: a file, or an entry of a store. `place` is where its outputs go without --out, `stem` their name."""
+    """One video: a file, or an entry of a store.
+
+    `place` is where its outputs go without --out, called `beside` there; with --out they are called `stem`.
+    """
 
     name: str
     place: Path
     stem: str
+    beside: str
     file: Path | None = None
     source: FeatureSource | None = None
 
@@ -45,17 +51,19 @@ def find_inputs(arguments: Iterable[str | Path]) -> tuple[list[Input], list[str]
         except InputError as error:
             problems.append(str(error))
     files = [path for path in paths if path not in stores]
-    jobs, refused = find_jobs(files)
+    jobs, refused = find_jobs(files, numbered=True)
+    jobs = [job for job in jobs if f"{MARK}." not in job.path.name or job.path in files]  # not what a run wrote there
+    alike = Counter((job.path.parent, job.path.stem) for job in jobs)
     for job in jobs:
-        if f"{MARK}." in job.path.name and job.path not in files:
-            continue  # an .mp4 that an earlier run wrote into the folder
-        found.append(Input(job.video, job.path.parent, job.video, file=job.path))
+        alone = alike[job.path.parent, job.path.stem] == 1
+        beside = job.path.stem if alone else Path(job.video).name
+        found.append(Input(job.video, job.path.parent, job.video, beside, file=job.path))
     return found, problems + refused
 
 
 def output_base(given: Input, out: Path | None) -> Path:
     """The path of its outputs without an ending: next to the video, or below `out` as it lies in its folder."""
-    return (out or given.place) / (given.stem if out else Path(given.stem).name)
+    return out / given.stem if out else given.place / given.beside
 
 
 def read_spans(path: Path, videos: list[str]) -> dict[str, list[Span]]:
@@ -105,7 +113,7 @@ def _of_store(store: FeatureStore) -> list[Input]:
         while stem in taken:
             stem += "_"
         taken.add(stem)
-        found.append(Input(video, place, stem, source=store))
+        found.append(Input(video, place, stem, stem, source=store))
     return found
 
 

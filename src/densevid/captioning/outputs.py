@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import densevid
 from densevid.artifacts import atomic_path, provenance, require_writable, write_json, write_text
-from densevid.captioning.video_captions import VideoCaptions
+from densevid.captioning.video_captions import VideoCaptions, shown_name
 from densevid.errors import InputError
+from densevid.events import Event
 from densevid.export.chapters import ffmpeg_metadata, youtube_chapters
 from densevid.export.document import Figure
 from densevid.export.event_files import submission, table
@@ -21,12 +22,24 @@ USUAL = ("html", "vtt", "json")
 
 
 @dataclass(frozen=True)
-class Target:
-    """Where the files of one video go, and how; `base` is their path without an ending, `figures` go into the page."""
+class Manner:
+    """How pages and .mp4s are made: the video inside the page, sentences in the pictures, what every browser plays."""
 
-    base: Path
     embed: bool = False
     burn: bool = False
+    web: bool = False
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where the files of one video go, and how.
+
+    `base` is their path without an ending; `references`, what people said, and `figures` go into the page.
+    """
+
+    base: Path
+    manner: Manner = field(default_factory=Manner)
+    references: tuple[Event, ...] = ()
     figures: tuple[Figure, ...] = ()
 
     def path(self, ending: str) -> Path:
@@ -72,17 +85,13 @@ def write_outputs(captioned: VideoCaptions, target: Target, formats: tuple[str, 
 def details(captioned: VideoCaptions) -> dict[str, Any]:
     """What our files say about a video beside its events."""
     return {
+        "title": captioned.title,
         "file": shown_name(captioned.file.name) if captioned.file else None,
         "duration": captioned.duration,
         "chosen": captioned.chosen,
         "model": captioned.model,
         "warning": captioned.warning,
     }
-
-
-def shown_name(name: str) -> str:
-    """A file's name as text that can be written anywhere: bytes that are no letters become question marks."""
-    return name.encode("utf-8", "replace").decode("utf-8")
 
 
 def _write_json(captioned: VideoCaptions, target: Target) -> None:
@@ -107,8 +116,7 @@ def _write_csv(captioned: VideoCaptions, target: Target) -> None:
 
 
 def _write_chapters(captioned: VideoCaptions, target: Target) -> None:
-    title = shown_name(captioned.file.stem if captioned.file else captioned.name)
-    write_text(target.path("ffmetadata"), ffmpeg_metadata(captioned.events, title=title))
+    write_text(target.path("ffmetadata"), ffmpeg_metadata(captioned.events, title=captioned.name))
     write_text(target.path("chapters.txt"), youtube_chapters(captioned.events, captioned.duration))
 
 
@@ -117,7 +125,8 @@ def _write_mp4(captioned: VideoCaptions, target: Target) -> None:
 
     if captioned.file is None:
         raise InputError(f"{captioned.name}: features alone have no pictures to make an mp4 of")
-    write_subtitled(captioned.file, target.path("mp4"), captioned.events, burn=target.burn)
+    manner = target.manner
+    write_subtitled(captioned.file, target.path("mp4"), captioned.events, burn=manner.burn, web=manner.web)
 
 
 def _write_html(captioned: VideoCaptions, target: Target) -> None:

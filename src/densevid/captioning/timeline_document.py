@@ -2,47 +2,66 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import replace
 
 import densevid
-from densevid.captioning.outputs import Target, shown_name
+from densevid.captioning.outputs import Target
 from densevid.captioning.video_captions import VideoCaptions
-from densevid.export.document import ShownEvent, ShownVideo, TimelineDocument, media_type_of
+from densevid.events import Event
+from densevid.export.document import Figure, ShownEvent, ShownVideo, TimelineDocument, media_type_of, references
 
 MOST_THUMBNAILS = 100  # a dense list has hundreds of events, and their pictures would make a page of many megabytes
 
 
 def timeline_document(captioned: VideoCaptions, target: Target) -> TimelineDocument:
     """What the page at `target` shows."""
-    pictures, masks = _thumbnails(captioned), captioned.masks or ((),) * len(captioned.events)
-    events = tuple(
-        ShownEvent(event, confidence=min(1.0, max(0.0, event.score)), mask=mask, thumbnail=picture)
-        for event, mask, picture in zip(captioned.events, masks, pictures, strict=True)
-    )
+    masks = captioned.masks or (None,) * len(captioned.events)
+    predicted = (replace(_shown(event), mask=mask) for event, mask in zip(captioned.events, masks, strict=True))
+    events = _with_thumbnails(captioned, (*references(target.references), *predicted))
     warning = f"; {captioned.warning}" if captioned.warning else ""
     return TimelineDocument(
-        title=shown_name(captioned.file.name if captioned.file else captioned.name),
+        title=captioned.title,
         duration=captioned.duration,
         events=events,
-        video=_video(captioned.file, target),
+        video=_video(captioned, target),
         model=captioned.model,
-        mask_seconds=captioned.mask_seconds,
         figures=target.figures,
         provenance=f"densevid {densevid.__version__}, model {captioned.model}, {captioned.chosen}{warning}",
     )
 
 
-def _video(file: Path | None, target: Target) -> ShownVideo | None:
-    """The file itself; where no browser plays it, the .mp4 that was made of it, if there is one."""
-    if file is None:
+def comparison_figures(
+    captioned: VideoCaptions, everything: Sequence[Event], said: tuple[Event, ...]
+) -> tuple[Figure, ...]:
+    """The timeline against what people said, and the share of it that all proposals find."""
+    from densevid.export.plots import recall_figure, timeline_figure
+
+    shown = references(said) + tuple(map(_shown, captioned.events))
+    timeline = timeline_figure(TimelineDocument(captioned.title, captioned.duration, shown))
+    description = "Above what people said, below what the model says, in the colour of the reference it overlaps most."
+    return replace(timeline, description=description), recall_figure(everything, said)
+
+
+def _shown(event: Event) -> ShownEvent:
+    return ShownEvent(event, confidence=min(1.0, max(0.0, event.score)))
+
+
+def _video(captioned: VideoCaptions, target: Target) -> ShownVideo | None:
+    """The file itself; where browsers do not play it, the .mp4 that was made of it, if there is one."""
+    if captioned.file is None:
         return None
-    playable = target.path("mp4") if not media_type_of(file) and target.path("mp4").is_file() else file
-    return ShownVideo.embedded(playable) if target.embed else ShownVideo.linked(playable, target.path("html"))
+    wants_copy = target.manner.web or not media_type_of(captioned.file)
+    file = target.path("mp4") if wants_copy and target.path("mp4").is_file() else captioned.file
+    shown = ShownVideo.embedded(file) if target.manner.embed else ShownVideo.linked(file, target.path("html"))
+    return replace(shown, name=captioned.title)
 
 
-def _thumbnails(captioned: VideoCaptions) -> list[bytes | None]:
-    if captioned.file is None or len(captioned.events) > MOST_THUMBNAILS:
-        return [None] * len(captioned.events)
+def _with_thumbnails(captioned: VideoCaptions, events: tuple[ShownEvent, ...]) -> tuple[ShownEvent, ...]:
+    """The same with a picture each, of the middle of the event."""
+    if captioned.file is None or len(events) > MOST_THUMBNAILS:
+        return events
     from densevid.export.thumbnails import thumbnails
 
-    return thumbnails(captioned.file, [(event.start + event.end) / 2 for event in captioned.events])
+    pictures = thumbnails(captioned.file, [(shown.event.start + shown.event.end) / 2 for shown in events])
+    return tuple(replace(shown, thumbnail=picture) for shown, picture in zip(events, pictures, strict=True))

@@ -16,7 +16,7 @@ from densevid.artifacts import fingerprint, hash_of
 from densevid.captioning.cache import Cache, CachedTrack, code_key, content_key, usual_cache
 from densevid.captioning.chosen_events import Choice, ChosenEvents, Span, chosen_events
 from densevid.captioning.installed_models import InstalledModel, find_model
-from densevid.captioning.video_captions import FoundEvents, VideoCaptions
+from densevid.captioning.video_captions import FoundEvents, VideoCaptions, shown_name
 from densevid.errors import InputError
 from densevid.events import Event
 from densevid.progress import Watch, unwatched
@@ -168,19 +168,18 @@ class VideoCaptioner:
         if choice.segments and (unseen := self.captioner.unseen(track, choice.segments)):
             told = f"{unseen} of the given segments begin after all that the model reads; the last step stands in"
             warning = f"{warning}; {told}" if warning else told
-        read = float(track.seconds(min(len(track), self.loaded.config.model.window)))
-        return FoundEvents(track.duration or float(track.seconds(len(track))), read, warning, chosen)
+        return FoundEvents(track.duration or float(track.seconds(len(track))), warning, chosen)
 
     def _captions(
         self, name: str, path: Path | None, found: FoundEvents, choice: Choice, content: str | None
     ) -> VideoCaptions:
         return VideoCaptions(
-            name=name,
+            name=shown_name(name),
+            title=shown_name(path.name if path else name),
             file=path,
             duration=found.duration,
             events=found.chosen.events,
             masks=found.chosen.masks,
-            mask_seconds=found.read_seconds,
             chosen=choice.text,
             model=self.model.name,
             model_key=self.model_key,

@@ -2,33 +2,43 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePath
 from typing import Any
 
-from densevid.captioning.chosen_events import ChosenEvents, Mask
+from densevid.captioning.chosen_events import ChosenEvents
 from densevid.events import Event
+from densevid.export.document import TimedMask
+from densevid.video.inputs import VIDEO_SUFFIXES
 
 
 @dataclass(frozen=True)
 class VideoCaptions:
     """A video with its events; `file` is None where features were captioned, `warning` what could not be read.
 
-    `masks` are the event masks over the first `mask_seconds`, one an event, or none. `content` is the hash of the file,
-    `model_key` that of the model and of the program.
+    `name` is its id, the key of an event file, `title` what people call it.
+    `masks` are the event masks, one an event, or none. `content` is the hash of the file, `model_key` that of the
+    model and of the program.
     """
 
     name: str
+    title: str
     file: Path | None
     duration: float
     events: tuple[Event, ...]
-    masks: tuple[Mask, ...]
-    mask_seconds: float
+    masks: tuple[TimedMask, ...]
     chosen: str
     model: str
     model_key: str
     warning: str | None = None
     content: str | None = None
+
+    def called(self, title: str) -> VideoCaptions:
+        """The same under another title, and the id that a file of that name has."""
+        title = shown_name(title).strip() or self.title
+        ending = PurePath(title).suffix
+        name = title.removesuffix(ending) if ending.lower() in VIDEO_SUFFIXES else title
+        return replace(self, name=name, title=title)
 
 
 @dataclass(frozen=True)
@@ -36,7 +46,6 @@ class FoundEvents:
     """What the cache keeps of a captioned file."""
 
     duration: float
-    read_seconds: float
     warning: str | None
     chosen: ChosenEvents
 
@@ -47,11 +56,15 @@ class FoundEvents:
             if plain is None:
                 return None
             chosen = ChosenEvents.of_plain(plain["events"], plain["masks"])
-            return cls(float(plain["duration"]), float(plain["read_seconds"]), plain["warning"], chosen)
+            return cls(float(plain["duration"]), plain["warning"], chosen)
         except (KeyError, TypeError, ValueError):
             return None
 
     def as_plain(self) -> dict[str, Any]:
         """Values that JSON can hold."""
-        about = {"duration": self.duration, "read_seconds": self.read_seconds, "warning": self.warning}
-        return {**about, **self.chosen.as_plain()}
+        return {"duration": self.duration, "warning": self.warning, **self.chosen.as_plain()}
+
+
+def shown_name(name: str) -> str:
+    """A file's name as text that can be written anywhere: bytes that are no letters become question marks."""
+    return name.encode("utf-8", "replace").decode("utf-8")

@@ -9,12 +9,14 @@ Examples:
   densevid caption videos/ --out captions                        (one line each, and an index page)
   densevid caption video.mp4 --format srt,chapters,csv
   densevid caption video.mp4 --format mp4 --burn                 (the sentences in the pictures)
+  densevid caption old.avi --format html,mp4 --web               (a page that plays in every browser)
   densevid caption video.mp4 --explain                           (what the model saw: masks, where words looked)
   densevid caption video.mp4 --segments spans.txt                (lines of start and end; or a references file)
+  densevid caption v_1.mp4 --references val_1.json --explain     (beside what people said, with the recall curve)
   densevid caption features/ --model runs/mine/model --dense --out captions
 
 Formats: html (the page; --embed puts the video inside), vtt, srt, json (ActivityNet's form and our details), csv,
-chapters (ffmpeg's metadata and lines for a YouTube description), mp4 (with a subtitle track, or --burn).
+chapters (ffmpeg's metadata and lines for a YouTube description), mp4 (with a subtitle track, or --burn; --web).
 Features and events are kept in a cache (DENSEVID_CACHE, or densevid in the user's cache folder, at most
 DENSEVID_CACHE_BYTES), so a second run is fast and a run that was stopped goes on where it was.
 `--progress jsonl` writes {"stage": "decode|features|events|sentences|files", "done": 0..1}, one a line, to stderr.
@@ -25,6 +27,7 @@ Exit code: 0 every video is captioned; 2 some cannot be (one line each on stderr
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -45,8 +48,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dense", action="store_true", help="every event that is proposed, overlapping ones too")
     parser.add_argument("--segments", type=Path, metavar="FILE", help="caption these spans and propose nothing")
     parser.add_argument("--model", metavar="NAME|DIR", help="an installed model or a model folder (default: ours)")
+    parser.add_argument(
+        "--references", action="append", default=[], metavar="FILE", help="what people said, to compare"
+    )
     parser.add_argument("--embed", action="store_true", help="put the video into the page, one file to send")
     parser.add_argument("--burn", action="store_true", help="mp4: write the sentences into the pictures")
+    parser.add_argument(
+        "--web", action="store_true", help="mp4: encode anew what browsers do not play; the page shows it"
+    )
+    parser.add_argument("--title", metavar="TEXT", help="what a single video is called (default: as its file)")
     parser.add_argument("--explain", action="store_true", help="figures of what the model saw, as .png and in the page")
     parser.add_argument("--open", action="store_true", help="show the page in the browser when it is done")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="where to run (auto)")
@@ -84,18 +94,25 @@ def _prepared(args: argparse.Namespace) -> tuple[CaptionRun, list[str]]:
     from densevid.captioning.chosen_events import Choice
     from densevid.captioning.inputs import find_inputs, read_spans
     from densevid.captioning.installed_models import find_model
-    from densevid.captioning.outputs import chosen_formats
+    from densevid.captioning.outputs import Manner, chosen_formats
     from densevid.captioning.video_captioner import VideoCaptioner
+    from densevid.data.annotations import read_annotations
 
     formats, choice = chosen_formats(args.format), Choice(args.top, args.dense)
     model = find_model(args.model)
+    if args.explain:
+        import matplotlib  # noqa: F401  # missing: told before the work
     if args.out is not None and args.out.exists() and not args.out.is_dir():
         raise InputError(f"--out {args.out}: it is a file; name a folder")
     inputs, refused = find_inputs(args.inputs)
     if not inputs:
         raise InputError("; ".join(refused) or "no video was named")
     spans = None if args.segments is None else read_spans(args.segments, [given.name for given in inputs])
-    wishes = Wishes(choice, formats, args.out, args.embed, args.burn, args.explain, spans)
+    if args.title is not None and len(inputs) + len(refused) > 1:
+        raise InputError(f"--title is for one video, here are {len(inputs) + len(refused)}; leave it out")
+    manner = Manner(args.embed, args.burn, args.web)
+    references = read_annotations(args.references).events if args.references else None
+    wishes = Wishes(choice, formats, args.out, manner, args.explain, spans, references, args.title)
     captioner = VideoCaptioner(model, device=args.device, cache=Cache(None) if args.no_cache else None)
     return CaptionRun(captioner, inputs, wishes), refused
 
@@ -108,20 +125,20 @@ def _watch(kind: str, videos: int) -> StageBar:
 
 def _timeline(outcome: Outcome) -> str:
     """The whole timeline of a single video."""
-    from densevid.captioning.outputs import shown_name
     from densevid.export.chapters import clock
+    from densevid.export.subtitles import printable
     from densevid.export.terminal_timeline import Look, terminal_timeline
 
     captioned = outcome.captioned
     if captioned is None:
         return ""
-    title = f"{shown_name(str(outcome.given.file or outcome.given.name))}, {clock(captioned.duration)}"
+    title = f"{printable(captioned.title)}, {clock(captioned.duration)}"
     return f"{title}\n{terminal_timeline(captioned.events, captioned.duration, Look.of_stdout())}"
 
 
 def _line(outcome: Outcome) -> str:
     """A video of several, on one line."""
-    from densevid.captioning.outputs import shown_name
+    from densevid.captioning.video_captions import shown_name
     from densevid.export.subtitles import printable
     from densevid.export.terminal_timeline import NOTHING
 
@@ -131,13 +148,19 @@ def _line(outcome: Outcome) -> str:
     events = outcome.captioned.events
     count = f"{len(events)} event{'' if len(events) == 1 else 's'}"
     first = max(events, key=lambda event: event.score, default=None)
-    return f"{name}: {count}, {printable(first.sentence)} ..." if first else f"{name}: {NOTHING}"
+    return _fitted(f"{name}: {count}, {printable(first.sentence)}" if first else f"{name}: {NOTHING}")
+
+
+def _fitted(line: str) -> str:
+    """A line that stays one on a screen."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else len(line)
+    return line if len(line) <= width else f"{line[: width - 4]} ..."
 
 
 def _tell_files(job: CaptionRun, page: Path | None, single: bool) -> None:
-    from densevid.captioning.outputs import shown_name
+    from densevid.captioning.video_captions import shown_name
 
-    files = [file for outcome in job.outcomes for file in outcome.files]
+    files = sorted((file for outcome in job.outcomes for file in outcome.files), key=lambda file: file != page)
     if single and files:
         print("\n" + "\n".join(f"  {shown_name(str(file))}" for file in files))
     elif page:

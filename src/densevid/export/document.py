@@ -30,16 +30,25 @@ MEDIA_TYPES = {
 
 
 @dataclass(frozen=True, slots=True)
+class TimedMask:
+    """An event mask over the steps of the window from `start` to `end`, in seconds."""
+
+    start: float
+    end: float
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ShownEvent:
     """An event as the page shows it.
 
-    `mask` is the event mask over the steps (empty: none is shown), `thumbnail` a JPEG, `group` the name of the lanes
-    it lies in; without one, references stand under "Reference" and all others under "Predicted".
+    `mask` is the event mask (None: none is shown), `thumbnail` a JPEG, `group` the name of the lanes it lies in;
+    without one, references stand under "Reference" and all others under "Predicted".
     """
 
     event: Event
     confidence: float = 1.0
-    mask: tuple[float, ...] = ()
+    mask: TimedMask | None = None
     thumbnail: bytes | None = None
     reference: bool = False
     group: str = ""
@@ -94,7 +103,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class TimelineDocument:
-    """One video and its events. `mask_seconds` is the time that the steps of the masks cover (None: all of it)."""
+    """One video and its events."""
 
     title: str
     duration: float
@@ -102,7 +111,6 @@ class TimelineDocument:
     video: ShownVideo | None = None
     model: str = ""
     provenance: str = ""
-    mask_seconds: float | None = None
     figures: tuple[Figure, ...] = ()
 
     def __post_init__(self) -> None:

@@ -6,7 +6,7 @@ import base64
 
 import numpy as np
 
-from densevid.export.document import ShownEvent, TimelineDocument
+from densevid.export.document import ShownEvent, TimedMask, TimelineDocument
 from densevid.export.layout import Layout
 from densevid.export.markup import clock_text, data_address, escaped
 
@@ -47,7 +47,7 @@ def _item(shown: ShownEvent, layout: Layout, index: int, digits: int) -> str:
         "lane": layout.lane[index],
         "hue": layout.hue[index],
         "confidence": "" if shown.reference else f"{shown.confidence:.3f}",
-        "mask": base64.b64encode(mask_bytes(shown.mask)).decode(),
+        **_mask_data(shown.mask),
     }
     attributes = " ".join(f'data-{name}="{escaped(str(value))}"' for name, value in data.items() if value != "")
     span = f"{clock_text(event.start, digits)}–{clock_text(event.end, digits)}"
@@ -56,6 +56,13 @@ def _item(shown: ShownEvent, layout: Layout, index: int, digits: int) -> str:
         f'<span class="when"><span class="dot"></span>{span}{_badge(shown)}</span>'
         f'<span class="sentence" dir="auto">{escaped(event.sentence) or "(no sentence)"}</span></span></button></li>'
     )
+
+
+def _mask_data(mask: TimedMask | None) -> dict[str, str]:
+    if mask is None:
+        return {}
+    values = base64.b64encode(mask_bytes(mask.values)).decode()
+    return {"mask": values, "mask-start": f"{mask.start:.3f}", "mask-end": f"{mask.end:.3f}"}
 
 
 def _badge(shown: ShownEvent) -> str:

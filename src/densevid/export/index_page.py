@@ -1,64 +1,117 @@
-"""One page over many: a line per video with a link to its own page, searchable by the browser, nothing fetched."""
+"""One page over many: a card per video with a picture, its timeline in small and its sentences, each a link to the
+moment in the video's own page; then what failed. Nothing is fetched, and all of it can be searched.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 from os import fsencode
 from pathlib import Path
+from string import Template
 from urllib.parse import quote
 
 import densevid
-from densevid.export.chapters import clock
+from densevid.events import Event
+from densevid.export.layout import HUES
+from densevid.export.markup import clock_text, count_text, data_address, escaped
+from densevid.export.page_parts import ICON, LOGO, SEARCH_ICON, page_part, policy
 from densevid.export.subtitles import printable
 from densevid.export.terminal_timeline import NOTHING
 
-STYLE = """
-:root { color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif }
-body { max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
-h1 { font-size: 1.4rem; margin-bottom: 0 }
-.about { opacity: .7; margin-top: .2rem }
-article { padding: .8rem 0; border-top: 1px solid #8884 }
-h2 { font-size: 1.05rem; margin: 0; overflow-wrap: anywhere }
-h2 small { font-weight: normal; opacity: .7; margin-left: .5rem; white-space: nowrap }
-p { margin: .2rem 0 0 }
-.failed p { color: #c33 }
-"""
+MOST_SHOWN = 4  # sentences of a video that are seen without unfolding
+MOST_BARS = 200
 
 
 @dataclass(frozen=True)
 class IndexRow:
-    """One video: where its page lies, seen from the index, and what happens in it; or why there is none."""
+    """One video: where its page lies, seen from the index, and what happens in it; or why there is none.
+
+    `poster` is a JPEG.
+    """
 
     name: str
-    page: Path | None
-    duration: float | None
-    sentences: tuple[str, ...]
+    page: Path | None = None
+    duration: float | None = None
+    events: tuple[Event, ...] = ()
+    poster: bytes | None = None
     error: str | None = None
 
 
 def index_page(title: str, rows: Sequence[IndexRow], *, model: str) -> str:
     """The whole page as text; whatever comes from a file is escaped."""
-    failed = sum(row.error is not None for row in rows)
-    about = f"{len(rows) - failed} of {len(rows)} videos captioned by densevid {densevid.__version__}, model {model}"
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
-        f"<title>{escape(title)}</title><style>{STYLE}</style></head><body>"
-        f'<h1>{escape(title)}</h1><p class="about">{escape(about)}</p><main>'
-        + "\n".join(map(_article, rows))
-        + "</main></body></html>\n"
+    done = [row for row in rows if row.error is None]
+    css, script = page_part("frame.css") + page_part("index.css"), page_part("index.js")
+    parts = {
+        "policy": policy(css, script, img="data:"),
+        "version": densevid.__version__,
+        "icon": ICON,
+        "logo": LOGO,
+        "search_icon": SEARCH_ICON,
+        "css": css,
+        "script": script,
+        "title": escaped(title),
+        "facts": escaped(_facts(rows, done)),
+        "videos": "\n".join(map(_video, done)),
+        "failures": _failures([row for row in rows if row.error is not None]),
+        "provenance": escaped(f"densevid {densevid.__version__}, model {model}"),
+    }
+    return Template(page_part("index.html")).substitute(parts)
+
+
+def _facts(rows: Sequence[IndexRow], done: Sequence[IndexRow]) -> str:
+    count = count_text(len(rows), "video") if len(done) == len(rows) else f"{len(done)} of {len(rows)} videos captioned"
+    length = clock_text(sum(row.duration or 0.0 for row in done))
+    return f"{count} · {length} · {count_text(sum(len(row.events) for row in done), 'event')}"
+
+
+def _video(row: IndexRow) -> str:
+    name = f"<bdi>{escaped(printable(row.name))}</bdi>"
+    about = f"{clock_text(row.duration or 0.0)} · {count_text(len(row.events), 'event')}"
+    poster = f'<img alt="" loading="lazy" src="{data_address("image/jpeg", row.poster)}">' if row.poster else ""
+    head = f'<div class="head"><h2>{_link(row, "", "", name)}</h2><p>{about}</p></div>'
+    picture = _link(row, "", "poster", poster, hidden=True)
+    return f'<article class="video">{picture}<div>{head}{_strip(row)}{_said(row)}</div></article>'
+
+
+def _link(row: IndexRow, moment: str, kind: str, content: str, *, hidden: bool = False) -> str:
+    """A link into a video's page, or what it would hold without a page; `hidden` from those who tab or listen."""
+    if row.page is None:
+        return f'<span class="{kind}">{content}</span>'
+    address = "./" + quote(fsencode(row.page.as_posix())) + moment
+    skipped = ' tabindex="-1" aria-hidden="true"' if hidden else ""
+    return f'<a class="{kind}" href="{escaped(address)}"{skipped}>{content}</a>'
+
+
+def _strip(row: IndexRow) -> str:
+    """The timeline in small; shapes have attributes, which a page without inline styles may use."""
+    end = max([row.duration or 0.0, *(event.end for event in row.events)]) or 1.0
+    bars = "".join(
+        f'<rect x="{1000 * event.start / end:.1f}" width="{max(3.0, 1000 * event.seconds / end):.1f}" height="10" '
+        f'data-hue="{place % HUES}"/>'
+        for place, event in enumerate(row.events[:MOST_BARS])
     )
+    return f'<svg class="strip" viewBox="0 0 1000 10" preserveAspectRatio="none" aria-hidden="true">{bars}</svg>'
 
 
-def _article(row: IndexRow) -> str:
-    name = f"<bdi>{escape(printable(row.name))}</bdi>"
-    if row.page is not None:
-        address = "./" + quote(fsencode(row.page.as_posix()))
-        name = f'<a href="{escape(address)}">{name}</a>'
-    length = f"<small>{clock(row.duration)}</small>" if row.duration is not None else ""
-    text = row.error or "; ".join(map(printable, row.sentences)) or NOTHING
-    kind = ' class="failed"' if row.error else ""
-    return f"<article{kind}><h2>{name}{length}</h2><p>{escape(text)}</p></article>"
+def _said(row: IndexRow) -> str:
+    if not row.events:
+        return f'<p class="quiet">{escaped(NOTHING)}</p>'
+    items = [_sentence(row, event) for event in row.events]
+    first, more = "".join(items[:MOST_SHOWN]), "".join(items[MOST_SHOWN:])
+    rest = len(items) - MOST_SHOWN
+    folded = f'<details><summary>{rest} more</summary><ol class="said">{more}</ol></details>' if rest > 0 else ""
+    return f'<ol class="said">{first}</ol>{folded}'
+
+
+def _sentence(row: IndexRow, event: Event) -> str:
+    when = f'<span class="when">{clock_text(event.start)}</span>'
+    words = f'<span class="sentence" dir="auto">{escaped(printable(event.sentence)) or "(no sentence)"}</span>'
+    return f"<li>{_link(row, f'#t={event.start:.2f}', '', when + words)}</li>"
+
+
+def _failures(rows: Sequence[IndexRow]) -> str:
+    if not rows:
+        return ""
+    lines = "".join(f'<li class="failed">{escaped(row.error or "")}</li>' for row in rows)
+    return f'<section class="failures"><h2>Not captioned</h2><ul>{lines}</ul></section>'

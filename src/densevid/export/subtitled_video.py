@@ -1,13 +1,16 @@
 """A video with its captions as an .mp4 that plays everywhere: as a subtitle track beside the untouched pictures, or
 burned into them.
 
-Pictures and sound that an .mp4 can hold are copied as they are; others, and pictures that are written on, are encoded
-anew as H.264 and AAC. Time 0 of the result is where a player starts the original.
+Pictures and sound that an .mp4 can hold (for the web: and that browsers play) are copied as they are; others, and
+pictures that are written on, are encoded anew as H.264 and AAC. Time 0 of the result is where a player starts the
+original.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import zip_longest
 from pathlib import Path
@@ -24,6 +27,7 @@ from densevid.errors import InputError, one_line
 from densevid.events import Event
 from densevid.export.burned_in import Picture, draw_sentence
 from densevid.export.subtitles import printable
+from densevid.video.browsers import plays_in_browsers
 from densevid.video.container import open_video
 from densevid.video.presentation import PresentationTimes
 
@@ -43,8 +47,8 @@ ASS_HEADER = (  # what the encoder of subtitles wants to know: one plain style
 Draw = Callable[[Picture, float], Picture]
 
 
-def write_subtitled(video: Path, out: Path, events: Sequence[Event], *, burn: bool = False) -> None:
-    """Write `out`; what the file cannot give is one line."""
+def write_subtitled(video: Path, out: Path, events: Sequence[Event], *, burn: bool = False, web: bool = False) -> None:
+    """Write `out`, with `web` so that browsers play it; what the file cannot give is one line."""
     shown = sorted((event for event in events if printable(event.sentence)), key=lambda event: event.start)
     try:
         with (
@@ -52,25 +56,39 @@ def write_subtitled(video: Path, out: Path, events: Sequence[Event], *, burn: bo
             atomic_path(out) as temporary,
             av.open(str(temporary), "w", format="mp4", options={"movflags": "+faststart"}) as target,
         ):
-            _Copy(source, stream, target, shown, burn).run()
+            _Copy(video, (source, stream), target, shown, _Manner(burn, web)).run()
     except (av.FFmpegError, UnicodeError, ValueError) as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(f"{video}: cannot be written as an mp4 ({one_line(error)})") from error
+        reason = getattr(error, "strerror", None) or one_line(error)
+        raise InputError(f"{video}: cannot be written as an mp4 ({reason})") from error
+
+
+@dataclass(frozen=True)
+class _Manner:
+    """Whether sentences go into the pictures, and whether browsers must play the result."""
+
+    burn: bool
+    web: bool
 
 
 class _Copy:
     """One source on its way into one target."""
 
-    def __init__(self, source: InputContainer, stream: Any, target: OutputContainer, events: Any, burn: bool) -> None:
-        self.source, self.stream, self.target, self.events = source, stream, target, events
+    def __init__(
+        self, video: Path, opened: tuple[InputContainer, Any], target: OutputContainer, events: Any, manner: _Manner
+    ) -> None:
+        self.video, self.target, self.events = video, target, events
+        self.source, self.stream = source, stream = opened
         self.zero = (source.start_time or 0) / av.time_base
         self.sound: Any = next(iter(source.streams.audio), None)
         keeps_times = bool(HOLDS & set(source.format.name.split(",")))
-        self.copies = keeps_times and not burn and stream.codec_context.name in COPIED_PICTURES
-        self.draw: Draw | None = self._draw if burn else None
+        self.copies = keeps_times and not manner.burn and _copied(stream, COPIED_PICTURES, manner)
+        self.copies_sound = self.sound is not None and _copied(self.sound, COPIED_SOUND, manner)
+        self.draw: Draw | None = self._draw if manner.burn else None
         self.times = PresentationTimes(source, stream)
-        self.wants_track = bool(events) and not burn
+        self.decoded: dict[int, int] = {}
+        self.wants_track = bool(events) and not manner.burn
 
     def run(self) -> None:
         """Subtitles first, for they are few and the muxer sorts; then packet by packet as the source has them."""
@@ -82,14 +100,14 @@ class _Copy:
         for packet in self._readable(used):
             if packet.stream is self.stream:
                 self._copy(packet, pictures_out) if self.copies else self._encode(packet, pictures_out)
-            elif self.sound.codec_context.name in COPIED_SOUND:
+            elif self.copies_sound:
                 self._copy(packet, sound_out)
             else:
                 self._encode_sound(packet, sound_out)
         if not self.copies:
             self._encode(None, pictures_out)
             self.target.mux(pictures_out.encode(None))
-        if sound_out is not None and self.sound.codec_context.name not in COPIED_SOUND:
+        if sound_out is not None and not self.copies_sound:
             self.target.mux(sound_out.encode(None))
 
     def _pictures_out(self) -> Any:
@@ -97,13 +115,18 @@ class _Copy:
             return self.target.add_stream_from_template(self.stream)
         out: Any = self.target.add_stream("libx264", rate=25, options=ENCODER)
         out.pix_fmt, out.codec_context.time_base, out.time_base = "yuv420p", TICK, TICK
+        first = _first_frame(self.video)  # the size is needed before any packet, of sound or words, is written
+        out.height, out.width = _upright(first).shape[:2]
+        shape = self.stream.sample_aspect_ratio
+        if shape:  # pixels that are not square stay so
+            out.codec_context.sample_aspect_ratio = 1 / shape if first.rotation % 180 else shape
         return out
 
     def _sound_out(self) -> Any:
         """The track of the sound; a coding that is not known here has none."""
         if self.sound is None or self.sound.codec_context is None:
             return None
-        if self.sound.codec_context.name in COPIED_SOUND:
+        if self.copies_sound:
             return self.target.add_stream_from_template(self.sound)
         return self.target.add_stream("aac", rate=self.sound.codec_context.sample_rate or 44100)
 
@@ -116,8 +139,9 @@ class _Copy:
 
     def _copy(self, packet: Any, out: Any) -> None:
         shift = round(self.zero / packet.time_base)
-        packet.dts -= shift
-        packet.pts = packet.dts if packet.pts is None else packet.pts - shift
+        packet.dts = max(packet.dts - shift, self.decoded.get(out.index, packet.dts - shift - 1) + 1)
+        packet.pts = packet.dts if packet.pts is None else max(packet.dts, packet.pts - shift)
+        self.decoded[out.index] = packet.dts  # damaged files repeat a time, which an .mp4 cannot hold
         packet.stream = out
         self.target.mux(packet)
 
@@ -128,10 +152,7 @@ class _Copy:
             return
         for frame in frames:
             seconds = self.times.of_frame(frame)
-            picture = np.rot90(frame.to_ndarray(format="rgb24"), round(frame.rotation / 90))
-            picture = np.ascontiguousarray(picture[: picture.shape[0] // 2 * 2, : picture.shape[1] // 2 * 2])
-            if not out.codec_context.is_open:
-                out.height, out.width = picture.shape[:2]
+            picture = _upright(frame)
             made = VideoFrame.from_ndarray(self.draw(picture, seconds) if self.draw else picture, format="rgb24")
             made.pts, made.time_base = round(seconds / TICK), TICK
             self.target.mux(out.encode(made))
@@ -165,6 +186,27 @@ class _Copy:
     def _draw(self, picture: Picture, seconds: float) -> Picture:
         now = [event for event in self.events if event.start <= seconds < event.end]
         return draw_sentence(picture, now[-1].sentence) if now else picture
+
+
+def _first_frame(video: Path) -> VideoFrame:
+    with open_video(video) as (source, stream):
+        for packet in source.demux(stream):
+            with suppress(av.FFmpegError, EOFError):
+                for frame in packet.decode():
+                    return frame
+    raise InputError(f"{video}: not one of its pictures can be decoded")
+
+
+def _upright(frame: VideoFrame) -> Picture:
+    """Its picture as it is looked at, with even sides, as H.264 wants them."""
+    picture = np.rot90(frame.to_ndarray(format="rgb24"), round(frame.rotation / 90))
+    return np.ascontiguousarray(picture[: picture.shape[0] // 2 * 2, : picture.shape[1] // 2 * 2])
+
+
+def _copied(stream: Any, codings: set[str], manner: _Manner) -> bool:
+    """Whether a stream goes into the .mp4 as it is."""
+    context = stream.codec_context
+    return context is not None and context.name in codings and (not manner.web or plays_in_browsers(stream))
 
 
 def _decodable(packets: Iterator[Any]) -> Iterator[Any]:

@@ -1,7 +1,11 @@
-"""Events as lines for a terminal: time, a bar that shows where in the video, the confidence and the sentence."""
+"""Events as lines for a terminal: time, a bar that shows where in the video, the confidence and the sentence.
+
+On a screen the bars have the colours of the page; in a file or a pipe, or with NO_COLOR set, there is text alone.
+"""
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import textwrap
@@ -10,12 +14,14 @@ from dataclasses import dataclass
 
 from densevid.events import Event
 from densevid.export.chapters import clock
+from densevid.export.markup import clock_text
 from densevid.export.subtitles import printable
 
 NARROWEST, WIDEST = 60, 120
 BAR = 24
 PARTS_UNICODE = (" ", "·", "▒", "█")  # of a cell that an event covers: none, a touch, a part, all
 PARTS_ASCII = (" ", ".", "-", "#")
+COLOURS = (33, 35, 208, 170, 37, 142, 167, 99)  # of 256: the page's hues, readable on black and on white
 NOTHING = "nothing in it that the model is confident about"
 
 
@@ -27,16 +33,27 @@ class Look:
     parts: tuple[str, ...] = PARTS_UNICODE
     dash: str = "–"
     edges: tuple[str, str] = ("│", "│")
+    colours: tuple[int, ...] = ()
 
     @classmethod
     def of_stdout(cls) -> Look:
         """As wide as the terminal within reason; ASCII alone where it cannot do better."""
         width = min(WIDEST, max(NARROWEST, shutil.get_terminal_size((100, 24)).columns))
+        plain = not sys.stdout.isatty() or "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb"
+        colours = () if plain else COLOURS
         try:
             "█▒·–│".encode(sys.stdout.encoding or "ascii")
         except (UnicodeEncodeError, LookupError):
-            return cls(width, PARTS_ASCII, "-", ("|", "|"))
-        return cls(width)
+            return cls(width, PARTS_ASCII, "-", ("|", "|"), colours)
+        return cls(width, colours=colours)
+
+    def painted(self, text: str, number: int) -> str:
+        """Text in the colour of an event, if there are colours."""
+        return f"\x1b[38;5;{self.colours[number % len(self.colours)]}m{text}\x1b[0m" if self.colours else text
+
+    def quiet(self, text: str) -> str:
+        """Text that stands back."""
+        return f"\x1b[2m{text}\x1b[0m" if self.colours else text
 
 
 def terminal_timeline(events: Sequence[Event], duration: float, look: Look | None = None) -> str:
@@ -44,15 +61,22 @@ def terminal_timeline(events: Sequence[Event], duration: float, look: Look | Non
     look = look or Look()
     if not events:
         return f"  {NOTHING}"
-    hours = duration >= 3600
-    times = [f"{clock(e.start, hours=hours)}{look.dash}{clock(e.end, hours=hours)}" for e in events]
+    times = [f"{_time(e.start, duration)}{look.dash}{_time(e.end, duration)}" for e in events]
     widest = max(map(len, times))
+    indent = 2 + widest + 1 + BAR + 2 + 5 + 2
     lines: list[str] = []
-    for event, time in zip(events, times, strict=True):
-        front = f"  {time:>{widest}} {look.edges[0]}{_bar(event, duration, look)}{look.edges[1]} {event.score:4.0%}  "
-        wrapped = textwrap.wrap(_shown(event.sentence), max(20, look.width - len(front))) or [""]
-        lines += [front + wrapped[0], *(" " * len(front) + more for more in wrapped[1:])]
+    for number, (event, time) in enumerate(zip(events, times, strict=True)):
+        bar = look.painted(_bar(event, duration, look), number)
+        bar = f"{look.quiet(look.edges[0])}{bar}{look.quiet(look.edges[1])}"
+        wrapped = textwrap.wrap(_shown(event.sentence), max(20, look.width - indent)) or [""]
+        lines.append(f"  {time:>{widest}} {bar} {look.quiet(f'{event.score:4.0%}')}  {wrapped[0]}")
+        lines += [" " * indent + more for more in wrapped[1:]]
     return "\n".join(lines)
+
+
+def _time(seconds: float, duration: float) -> str:
+    """As on the page: in less than a minute, tenths tell events apart."""
+    return clock_text(seconds, 1) if duration < 60 else clock(seconds, hours=duration >= 3600)
 
 
 def _bar(event: Event, duration: float, look: Look) -> str:

@@ -8,8 +8,6 @@ own script and styles run, by their hash, and forbids every request but the one 
 from __future__ import annotations
 
 import base64
-import hashlib
-from pathlib import Path
 from string import Template
 
 import densevid
@@ -17,24 +15,28 @@ from densevid.export.document import Figure, ShownVideo, TimelineDocument
 from densevid.export.entries import event_list, group_filter
 from densevid.export.layout import lay_out
 from densevid.export.markup import clock_text, count_text, data_address, escaped
+from densevid.export.page_parts import ICON, LOGO, SEARCH_ICON, page_part, policy
 
-PAGE = Path(__file__).parent / "page"
 SCRIPTS = ("events.js", "player.js", "lanes.js", "overview.js", "list.js", "downloads.js", "keyboard.js", "main.js")
 
 
 def timeline_page(document: TimelineDocument) -> str:
     """The whole page as text."""
-    css = (PAGE / "timeline.css").read_text(encoding="utf-8")
-    script = "\n".join((PAGE / name).read_text(encoding="utf-8") for name in SCRIPTS)
+    css = page_part("frame.css") + page_part("timeline.css")
+    script = "\n".join(map(page_part, SCRIPTS))
     layout = lay_out(document.events)
     parts = {
-        "policy": _policy(css, script),
+        "policy": policy(
+            css, script, img="data:", media="'self' file: blob:"
+        ),  # from disk a page is no 'self' everywhere
+        "icon": ICON,
+        "logo": LOGO,
+        "search_icon": SEARCH_ICON,
         "version": densevid.__version__,
         "css": css,
         "script": script,
         "title": escaped(document.title),
         "seconds": f"{document.seconds:.3f}",
-        "mask_seconds": f"{document.mask_seconds or document.duration:.3f}",
         "digits": str(document.clock_digits),
         "duration": clock_text(document.duration),
         "facts": _facts(document),
@@ -46,26 +48,7 @@ def timeline_page(document: TimelineDocument) -> str:
         "provenance": escaped(document.provenance),
         **_video_parts(document.video),
     }
-    return Template((PAGE / "timeline.html").read_text(encoding="utf-8")).substitute(parts)
-
-
-def _policy(css: str, script: str) -> str:
-    """Nothing may be fetched but the video; only this very script and these very styles run."""
-    return "; ".join(
-        (
-            "default-src 'none'",
-            f"script-src '{_hash(script)}'",
-            f"style-src '{_hash(css)}'",
-            "img-src data:",
-            "media-src 'self' file: blob:",  # a page opened from disk is no 'self' in every browser
-            "base-uri 'none'",
-            "form-action 'none'",
-        )
-    )
-
-
-def _hash(text: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    return Template(page_part("timeline.html")).substitute(parts)
 
 
 def _facts(document: TimelineDocument) -> str:

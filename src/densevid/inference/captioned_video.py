@@ -27,11 +27,13 @@ class ReadTrack:
 class CaptionedVideo:
     """The events of one video as they were found, in order of selection: anchor, score, and interval in steps.
 
-    `log_probability_P` is the mean over a sentence's words; `anchor_P` is -1 where no anchor proposed the event.
+    `log_probability_P` is the mean over a sentence's words; `anchor_P` is -1 where no anchor proposed the event;
+    `first_P` is the first step of the window that it was found in.
     """
 
     clock: Clock
     anchor_P: npt.NDArray[np.int64]
+    first_P: npt.NDArray[np.int64]
     score_P: npt.NDArray[np.float64]
     reported_P2: npt.NDArray[np.float64]
     log_probability_P: npt.NDArray[np.float64]
@@ -54,12 +56,19 @@ def deal_out(
     counts = torch.bincount(video_P, minlength=len(clocks)).cpu().numpy()
     borders = [0, *counts.cumsum().tolist()]
     anchor_P = chosen[0].cpu().numpy()
+    first_P = np.zeros_like(anchor_P)
     score_P, reported_P2, log_P = (
         values.cpu().numpy().astype(np.float64) for values in (chosen[1], chosen[2], log_probability_P)
     )
     return [
         CaptionedVideo(
-            clock, anchor_P[own], score_P[own], reported_P2[own], log_P[own], sentences[own.start : own.stop]
+            clock,
+            anchor_P[own],
+            first_P[own],
+            score_P[own],
+            reported_P2[own],
+            log_P[own],
+            sentences[own.start : own.stop],
         )
         for clock, own in zip(clocks, (slice(*pair) for pair in pairwise(borders)), strict=True)
     ]

@@ -29,6 +29,7 @@ from densevid.inference.rules import rules_of
 from densevid.inference.selection import WHOLE_VIDEO, Choose
 from densevid.inference.stages import Stages
 from densevid.inference.uploads import Uploads
+from densevid.progress import Watch, unwatched
 from densevid.tracks import Clock, FeatureTrack
 
 Segments = Sequence[tuple[float, float]]
@@ -107,7 +108,7 @@ class Captioner:
         return (captioned.events() for captioned in self.captioned(tracks, choose=choose))
 
     def captioned(
-        self, tracks: Iterable[FeatureTrack | ReadTrack], *, choose: Choose | None = None
+        self, tracks: Iterable[FeatureTrack | ReadTrack], *, choose: Choose | None = None, watch: Watch = unwatched
     ) -> Iterator[CaptionedVideo]:
         """The same in steps and with more to know of every event; only what `choose` leaves is captioned.
 
@@ -116,7 +117,7 @@ class Captioner:
         waiting: list[_Spoken] = []
         try:
             for reads in self._batches(map(self.read, tracks)):
-                waiting.append(self._spoken(reads, choose))
+                waiting.append(self._spoken(reads, choose, watch))
                 if len(waiting) > self.ahead:
                     yield from self._dealt(waiting.pop(0))
         except Exception:  # those before it are finished
@@ -180,7 +181,7 @@ class Captioner:
             yield batch
 
     @torch.inference_mode()
-    def _spoken(self, reads: list[ReadTrack], choose: Choose | None) -> _Spoken:
+    def _spoken(self, reads: list[ReadTrack], choose: Choose | None, watch: Watch) -> _Spoken:
         """Have a batch encoded, proposed, selected and spoken of, without waiting for the end of it."""
         with self.stages("upload"):
             uploaded = self.uploads(reads, self.finder.multiple(len(reads)))
@@ -191,7 +192,7 @@ class Captioner:
                 rows = selection.kept_BK.nonzero(as_tuple=True)
             with self.stages("mask"):
                 mask_PT = self._event_masks(found, rows[0], selection.anchor_BK[rows])
-            said = self.speaker(found.video, mask_PT, rows[0])
+            said = self.speaker(found.video, mask_PT, rows[0], watch)
         chosen = (selection.anchor_BK[rows], selection.score_BK[rows], selection.reported_BK2[rows])
         columns = (rows[0], *chosen, said.words_PL, said.log_probability_P)
         with self.stages("download"):

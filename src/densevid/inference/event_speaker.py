@@ -21,6 +21,7 @@ from densevid.inference.word_decoder import WordDecoder
 from densevid.model.caption_decoder import SelfAttentionDecoder
 from densevid.model.masked_transformer import EncodedVideo, MaskedTransformer
 from densevid.model.recurrent import BiLSTMEncoder
+from densevid.progress import Watch, unwatched
 
 LARGE_MEMORY = 40e9  # bytes; memories of 2^20 steps take four of them in the paper's configuration
 EVENTS_SPOKEN = 4096  # at most so many together: beyond that a word costs no less each
@@ -76,7 +77,7 @@ class EventSpeaker:
             if fused.flat and fits_flat(network.heads, network.width, self.dtype):
                 self.flat = FlatSentences(self.decoder, rules, self.graphs, limits.spoken)
 
-    def __call__(self, video: EncodedVideo, mask_PT: Tensor, video_P: Tensor) -> Sentences:
+    def __call__(self, video: EncodedVideo, mask_PT: Tensor, video_P: Tensor, watch: Watch = unwatched) -> Sentences:
         """The sentence of every event, given by its mask and the row of its video."""
         events, most = len(mask_PT), self.rules.config.inference.max_words
         words_PL = torch.full((events, most), PAD, device=mask_PT.device)
@@ -86,17 +87,20 @@ class EventSpeaker:
         if self.rules.config.model.mask == "discrete":
             one_Q, number_P = distinct_windows(mask_PT, video_P)
             if len(one_Q) < events:
-                told = self(video, mask_PT[one_Q], video_P[one_Q])
+                told = self(video, mask_PT[one_Q], video_P[one_Q], watch)
                 return Sentences(told.words_PL[number_P], told.log_probability_P[number_P])
         with self.stages("pack"):
             shared = self.encode.share(video)
             valid_PT = video.memory.valid_BT[video_P]
             packed = pack(mask_PT * valid_PT, video_P, valid_PT.sum(dim=1), self.packing)
+        spoken = 0
         for group in self._spoken_together(packed):
             event_P = torch.cat([part.event_P for part in group])
             said = self._told(shared, group) if self.flat is None else self._told_flat(self.flat, shared, group)
             words_PL[event_P] = F.pad(said.words_PL, (0, most - said.words_PL.shape[1]), value=PAD)
             log_P[event_P] = said.log_probability_P
+            spoken += len(event_P)
+            watch("sentences", spoken / events)
         return Sentences(words_PL, log_P)
 
     def _told(self, shared: SharedSteps, group: list[PackedEvents]) -> Sentences:

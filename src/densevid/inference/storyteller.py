@@ -24,6 +24,7 @@ from densevid.inference.captioner import Captioner
 from densevid.inference.selection import WHOLE_VIDEO, Selection
 from densevid.inference.summary import SummaryRules, choose
 from densevid.inference.windows import Windows, merge
+from densevid.progress import Watch, unwatched
 from densevid.tracks import FeatureTrack
 
 Track = FeatureTrack | ReadTrack
@@ -38,9 +39,14 @@ class Storyteller:
     """
 
     def __init__(
-        self, captioner: Captioner, *, summary: SummaryRules | None = None, calibration: Calibration | None = None
+        self,
+        captioner: Captioner,
+        *,
+        summary: SummaryRules | None = None,
+        calibration: Calibration | None = None,
+        watch: Watch = unwatched,
     ) -> None:
-        self.captioner, self.summary, self.calibration = captioner, summary, calibration
+        self.captioner, self.summary, self.calibration, self.watch = captioner, summary, calibration, watch
         self.window = captioner.config.model.window
         read, released = captioner.config.inference.read, captioner.config.model.compat == "released"
         self.reads_all = read == "all" or (read == "auto" and not released)
@@ -83,7 +89,12 @@ class Storyteller:
         return replace(selection, kept_BK=kept_BK, score_BK=score_BK)
 
     def _short(self, tracks: Iterable[Track]) -> Iterator[CaptionedVideo]:
-        return in_batches(self.captioner, tracks, lambda found, steps_B: self._chosen(self.judged(found, steps_B)))
+        def choose_some(found: Selection, steps_B: Tensor) -> Selection:
+            chosen = self._chosen(self.judged(found, steps_B))
+            self.watch("events", 1.0)
+            return chosen
+
+        return in_batches(self.captioner, tracks, choose_some, self.watch)
 
     def _chosen(self, judged: Selection, steps: int = 0) -> Selection:
         """What a summary keeps of each row, if a summary is wanted."""
@@ -114,6 +125,7 @@ class Storyteller:
 
         def keep(selection: Selection, steps_B: Tensor) -> Selection:
             found.append(self.judged(selection, steps_B))
+            self.watch("events", sum(len(part.kept_BK) for part in found) / len(windows))
             return replace(selection, kept_BK=torch.zeros_like(selection.kept_BK))
 
         parts = (windows.part(track, number) for number in range(len(windows)))
@@ -128,18 +140,24 @@ class Storyteller:
     def _spoken(self, track: FeatureTrack, windows: Windows, chosen: Selection) -> CaptionedVideo:
         """Caption what was chosen, in the windows that hold any of it; the best first."""
         telling = chosen.kept_BK.any(dim=1).nonzero()[:, 0].tolist()
-        rows = iter(telling)
+        rows = deque(telling)
 
         def take(selection: Selection, steps_B: Tensor) -> Selection:
-            own = [next(rows) for _ in steps_B]
+            self.watch("sentences", 1 - len(rows) / len(telling))
+            own = [rows.popleft() for _ in steps_B]
             return _mapped(chosen, lambda values: values[own])
 
         parts = (windows.part(track, number) for number in telling)
         told = list(in_batches(self.captioner, parts, take))
-        return _best_first(told, track)
+        placed = [
+            replace(part, first_P=part.first_P + windows.starts[n]) for part, n in zip(told, telling, strict=True)
+        ]
+        return _best_first(placed, track)
 
 
-def in_batches(captioner: Captioner, tracks: Iterable[Track], judge: Judge) -> Iterator[CaptionedVideo]:
+def in_batches(
+    captioner: Captioner, tracks: Iterable[Track], judge: Judge, watch: Watch = unwatched
+) -> Iterator[CaptionedVideo]:
     """Caption what `judge` leaves of every batch; it is told how many steps are read of each video of the batch."""
     steps: deque[int] = deque()
 
@@ -152,7 +170,7 @@ def in_batches(captioner: Captioner, tracks: Iterable[Track], judge: Judge) -> I
         own = [steps.popleft() for _ in range(len(selection.kept_BK))]
         return judge(selection, torch.tensor(own, device=selection.kept_BK.device))
 
-    return captioner.captioned(counted(), choose=choose_some)
+    return captioner.captioned(counted(), choose=choose_some, watch=watch)
 
 
 def _mapped(selection: Selection, change: Callable[[Tensor], Tensor]) -> Selection:
@@ -181,6 +199,7 @@ def _best_first(told: list[CaptionedVideo], track: FeatureTrack) -> CaptionedVid
     sentences = list(chain.from_iterable(part.sentences for part in told))
     return CaptionedVideo(
         anchor_P=joined("anchor_P", (0,))[order_P].astype(np.int64),
+        first_P=joined("first_P", (0,))[order_P].astype(np.int64),
         score_P=score_P[order_P],
         reported_P2=joined("reported_P2", (0, 2))[order_P],
         sentences=[sentences[place] for place in order_P],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import count as count_from
 from pathlib import Path
 
 from densevid.errors import InputError
@@ -30,11 +31,11 @@ class _Found:
         return cls(path, (path.stem, inside.with_suffix("").as_posix(), inside.as_posix()))
 
 
-def find_jobs(arguments: Iterable[str | Path]) -> tuple[list[Job], list[str]]:
+def find_jobs(arguments: Iterable[str | Path], *, numbered: bool = False) -> tuple[list[Job], list[str]]:
     """One job per video, and a line for each argument or file that cannot become one.
 
     A video's id is its file's name without suffix. Where several found in a folder share it, theirs is their path
-    inside that folder, with the suffix if it takes that; those that still share one are refused.
+    inside that folder, with the suffix if it takes that; those that still share one are refused, or `numbered`.
     """
     found: dict[Path, _Found] = {}  # by where a path really leads: one file named twice is one video
     problems: list[str] = []
@@ -44,28 +45,42 @@ def find_jobs(arguments: Iterable[str | Path]) -> tuple[list[Job], list[str]]:
                 found.setdefault(_real(video.path), video)
         except InputError as error:
             problems.append(str(error))
-    jobs, clashes = _with_ids(list(found.values()))
+    chosen = _ids(list(found.values()))
+    if numbered:
+        chosen = _numbered(chosen)
+    count = Counter(chosen)
+    jobs = [Job(name, video.path) for name, video in zip(chosen, found.values(), strict=True) if count[name] == 1]
+    clashes = [
+        f"{video.path}: {count[name]} of the videos named would be called {name!r}; rename it, or name the folder above"
+        for name, video in zip(chosen, found.values(), strict=True)
+        if count[name] > 1
+    ]
     return jobs, problems + clashes
 
 
-def _with_ids(found: list[_Found]) -> tuple[list[Job], list[str]]:
-    """Give each video the shortest of its ids that no other has; and say which have none."""
+def _ids(found: list[_Found]) -> list[str]:
+    """Of each video the shortest of its ids that no other has, or the longest where all are shared."""
     tried = [0] * len(found)
     while True:
         chosen = [video.ids[level] for video, level in zip(found, tried, strict=True)]
         count = Counter(chosen)
         stuck = [n for n, video in enumerate(found) if count[chosen[n]] > 1 and tried[n] + 1 < len(video.ids)]
         if not stuck:
-            break
+            return chosen
         for number in stuck:
             tried[number] += 1
-    jobs = [Job(name, video.path) for name, video in zip(chosen, found, strict=True) if count[name] == 1]
-    clashes = [
-        f"{video.path}: {count[name]} of the videos named would be called {name!r}; rename it, or name the folder above"
-        for name, video in zip(chosen, found, strict=True)
-        if count[name] > 1
-    ]
-    return jobs, clashes
+
+
+def _numbered(names: list[str]) -> list[str]:
+    """The same, but the second of a name is `name-2`, or the next number that is free."""
+    taken = set(names)
+    given: set[str] = set()
+    for place, name in enumerate(names):
+        if name in given:
+            free = (f"{name}-{number}" for number in count_from(2))
+            names[place] = name = next(other for other in free if other not in taken | given)
+        given.add(name)
+    return names
 
 
 def _videos_of(path: Path) -> Iterator[_Found]:

@@ -49,7 +49,8 @@ export function upload(file, onProgress, signal) {
       const wait = Number(request.getResponseHeader("Retry-After")) || 0;
       reject(new Failure(request.response?.error || `The server answered ${request.status}.`, request.status, wait));
     };
-    request.onerror = () => reject(new Failure("The upload broke off. Is the server running, and can the file be read?"));
+    const broken = "The upload broke off. Is the server running, and can the file be read?";
+    request.onerror = () => reject(new Failure(broken));
     request.onabort = () => reject(new Failure("cancelled", -1));
     signal.addEventListener("abort", () => request.abort());
     request.send(file);

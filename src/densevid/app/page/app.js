@@ -31,7 +31,9 @@ function remembered() {
 }
 
 function long(seconds) {
-  const [amount, unit] = seconds >= 7200 ? [seconds / 3600, "hour"] : seconds >= 120 ? [seconds / 60, "minute"] : [seconds, "second"];
+  const units = [[3600, "hour"], [60, "minute"], [1, "second"]];
+  const [length, unit] = units.find(([length]) => seconds >= 2 * length) ?? units[2];
+  const amount = seconds / length;
   return `${+amount.toFixed(1)} ${unit}${amount === 1 ? "" : "s"}`;
 }
 
@@ -85,9 +87,12 @@ function forget(entry) {
 
 function take(files) {
   const alone = files.length === 1 && !entries.some(active);
-  for (const file of files) {
-    const entry = { name: file.name, size: file.size, state: "new", stage: "", done: 0, alone };
-    add(entry);
+  const taken = [...files].map((file) => ({
+    file,
+    entry: { name: file.name, size: file.size, state: "new", stage: "", done: 0, alone },
+  }));
+  for (const { entry } of [...taken].reverse()) add(entry); // the newest stand on top, and of these the first
+  for (const { file, entry } of taken) {
     const sent = send(file, limit, (news) => change(entry, news));
     entry.cancel = sent.cancel;
     sent.result.then((job) => job && enter(entry, job));
@@ -111,7 +116,8 @@ function poll() {
       const jobs = await api.jobs(asked.map((entry) => entry.id));
       trouble("");
       unanswered = 0;
-      asked.filter((entry) => entries.includes(entry)).forEach((entry) => receive(entry, jobs.find((job) => job.id === entry.id)));
+      const present = asked.filter((entry) => entries.includes(entry));
+      present.forEach((entry) => receive(entry, jobs.find((job) => job.id === entry.id)));
     } catch (error) {
       unanswered += 1;
       trouble(`${error.message} Trying again; no video that was sent is lost.`);
@@ -183,7 +189,8 @@ async function begin() {
     const told = await api.limits();
     limit = told.upload_bytes;
     element("limits").textContent =
-      `Up to ${size(limit)} and ${long(told.seconds)} each. They stay on this server and are deleted after ${long(told.keep_seconds)}.`;
+      `Up to ${size(limit)} and ${long(told.seconds)} each. `
+      + `They stay on this server and are deleted after ${long(told.keep_seconds)}.`;
     const ids = remembered();
     if (ids.length) (await api.jobs(ids)).forEach((job) => add({ ...job }));
     entries.filter((entry) => entry.state === "done").forEach(preview);

@@ -30,7 +30,10 @@ export function status(entry) {
   if (entry.state === "held") return "Waiting: the queue is full, it is sent when there is room";
   if (entry.state === "uploading") return entry.done >= 1 ? "Sent" : `Uploading${share(entry.done)}`;
   if (entry.state === "queued") return entry.position > 1 ? `Waiting, number ${entry.position}` : "Waiting, it is next";
-  if (entry.state === "running") return `${STAGES.find(([name]) => name === entry.stage)?.[1] ?? "Working"}${share(entry.done)}`;
+  if (entry.state === "running") {
+    const [, doing] = STAGES.find(([name]) => name === entry.stage) ?? ["", "Working"];
+    return `${doing}${share(entry.done)}`;
+  }
   if (entry.state === "failed") return capital(entry.error || "It failed.");
   if (entry.state === "done") return entry.found ?? "Done";
   return "Waiting to be sent";
@@ -43,7 +46,8 @@ export const time = (seconds) => {
   if (whole < 60) return `${whole} s`;
   const pad = (number) => String(number).padStart(2, "0");
   const minutes = Math.floor(whole / 60);
-  return minutes < 60 ? `${minutes}:${pad(whole % 60)}` : `${Math.floor(minutes / 60)}:${pad(minutes % 60)}:${pad(whole % 60)}`;
+  const rest = pad(whole % 60);
+  return minutes < 60 ? `${minutes}:${rest}` : `${Math.floor(minutes / 60)}:${pad(minutes % 60)}:${rest}`;
 };
 
 function facts(entry) {
@@ -102,7 +106,8 @@ export function showEvents(entry, events) {
     bar.style.setProperty("--h", HUES[index % HUES.length]);
     return bar;
   }));
-  entry.found = events.length ? `${events.length} event${events.length === 1 ? "" : "s"}` : "Nothing is happening in it that the model is sure of";
+  const count = `${events.length} event${events.length === 1 ? "" : "s"}`;
+  entry.found = events.length ? count : "Nothing is happening in it that the model is sure of";
   showCard(entry);
 }
 

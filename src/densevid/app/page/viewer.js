@@ -21,14 +21,7 @@ export function showTimeline(entry) {
     return link;
   }));
   if (frame.getAttribute("src") !== entry.links.html) frame.src = entry.links.html;
-  frame.onload = () => nameInside(entry.name);
-}
-
-// The file is called video.mp4 here, whatever it was called there; inside the frame it gets its own name back.
-function nameInside(shown) {
-  const heading = frame.contentDocument?.querySelector("h1");
-  if (heading) (heading.querySelector("bdi") ?? heading).textContent = shown;
-  frame.contentWindow?.focus(); // its keys work at once
+  frame.onload = () => frame.contentWindow?.focus(); // its keys work at once
 }
 
 export function showHome() {

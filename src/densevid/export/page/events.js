@@ -1,8 +1,6 @@
 // The events of the page, read from its list: the list is what a reader without scripts sees, and the only copy.
 
 const SECONDS = Number(document.body.dataset.seconds);
-const MASK_SECONDS = Number(document.body.dataset.maskSeconds);
-
 const DIGITS = Number(document.body.dataset.digits); // of a second, in the times of events
 
 const events = [...document.querySelectorAll(".list > li")].map((item, place) => ({
@@ -18,6 +16,8 @@ const events = [...document.querySelectorAll(".list > li")].map((item, place) =>
   hue: item.dataset.hue,
   confidence: item.dataset.confidence === undefined ? null : Number(item.dataset.confidence),
   mask: Uint8Array.from(atob(item.dataset.mask ?? ""), (letter) => letter.charCodeAt(0)),
+  maskStart: Number(item.dataset.maskStart ?? 0),
+  maskEnd: Number(item.dataset.maskEnd ?? SECONDS),
   shown: true,
 }));
 
@@ -43,26 +43,28 @@ function clockText(seconds, digits = 0) {
 const spanText = (event) => `${clockText(event.start, DIGITS)}–${clockText(event.end, DIGITS)}`;
 const scoreText = (event) => (event.confidence === null ? "reference" : `${Math.round(100 * event.confidence)}%`);
 
-// An area curve of a mask over the whole video, as a path in a box of 1000 x 100.
-function maskPath(mask) {
-  const width = (1000 * Math.min(1, MASK_SECONDS / SECONDS)) / mask.length;
+// An area curve of a mask, as a path in a box 100 high, where `place` says how far right a moment lies.
+function maskPath({ mask, maskStart, maskEnd }, place) {
+  const at = (step) => place(maskStart + (step / mask.length) * (maskEnd - maskStart)).toFixed(1);
   const points = Array.from(mask, (value, step) => {
     const y = (100 - (value / 255) * 96).toFixed(1);
-    return `L${(step * width).toFixed(1)} ${y}L${((step + 1) * width).toFixed(1)} ${y}`;
+    return `L${at(step)} ${y}L${at(step + 1)} ${y}`;
   });
-  return `M0 100${points.join("")}L${(mask.length * width).toFixed(1)} 100Z`;
+  return `M${at(0)} 100${points.join("")}L${at(mask.length)} 100Z`;
 }
 
-function maskPicture(event) {
+// The mask and the span of an event between two moments, in a box of 1000 x 100.
+function maskPicture(event, from = 0, to = SECONDS) {
+  const place = (seconds) => Math.min(1000, Math.max(0, (1000 * (seconds - from)) / (to - from)));
   const space = "http://www.w3.org/2000/svg";
   const picture = document.createElementNS(space, "svg");
   picture.setAttribute("viewBox", "0 0 1000 100");
   picture.setAttribute("preserveAspectRatio", "none");
   const curve = document.createElementNS(space, "path");
-  if (event.mask.length) curve.setAttribute("d", maskPath(event.mask));
+  if (event.mask.length) curve.setAttribute("d", maskPath(event, place));
   const span = document.createElementNS(space, "rect");
-  span.setAttribute("x", (1000 * event.start) / SECONDS);
-  span.setAttribute("width", (1000 * (event.end - event.start)) / SECONDS);
+  span.setAttribute("x", place(event.start));
+  span.setAttribute("width", place(event.end) - place(event.start));
   span.setAttribute("height", 100);
   picture.append(span, curve);
   return picture;

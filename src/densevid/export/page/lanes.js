@@ -107,7 +107,7 @@ function showCard(event, bar) {
   text.dir = "auto";
   const score = event.confidence === null ? event.groupName : `confidence ${scoreText(event)}`;
   const facts = make("p", "card-facts", make("span", "", spanText(event)), make("span", "", score));
-  const mask = event.mask.length ? make("div", "card-mask", maskPicture(event)) : "";
+  const mask = event.mask.length ? make("div", "card-mask", maskPicture(event, event.maskStart, event.maskEnd)) : "";
   card.replaceChildren(picture, make("div", "card-text", text, facts, mask));
   card.dataset.hue = event.hue;
   card.hidden = false;

@@ -34,7 +34,9 @@ function move(by) {
   if (!shown.length) return;
   const from = shown.indexOf(current);
   const time = player.time;
-  const nearby = by > 0 ? shown.findIndex((event) => event.start > time) : shown.findLastIndex((event) => event.end <= time);
+  const nearby = by > 0
+    ? shown.findIndex((event) => event.start > time)
+    : shown.findLastIndex((event) => event.end <= time);
   const target = by === 0 ? 0 : from >= 0 ? from + by : nearby;
   const event = shown[Math.min(Math.max(target, 0), shown.length - 1)];
   const inList = list.contains(document.activeElement);
