@@ -19,7 +19,6 @@ from densevid.inference.rules import PaperRules
 from densevid.inference.word_decoder import WordDecoder
 from densevid.model.caption_decoder import SelfAttentionDecoder
 from densevid.model.masked_transformer import EncodedVideo, MaskedTransformer
-from densevid.model.recurrent import BiLSTMEncoder
 from densevid.model.video_encoder import Memory
 
 
@@ -56,10 +55,7 @@ class EventSpeaker:
         self.packing = Packing(limits.encoded, limits.allowance, limits.aligned, rules.mask_floor)
         fused = fused_for(model.device, passes=limits.passes, attention=limits.attention)
         self.encode: EventEncoder | RecurrentEventEncoder
-        if isinstance(model.encoder, BiLSTMEncoder):
-            self.encode = RecurrentEventEncoder(self.dtype)
-        else:
-            self.encode = EventEncoder(model, fused)
+        self.encode = EventEncoder(model, fused) if model.encodes_again else RecurrentEventEncoder(self.dtype)
         inference = rules.config.inference
         self.decoder: WordDecoder | None = None
         if plain_greedy(inference) and isinstance(model.caption_decoder, SelfAttentionDecoder):
