@@ -27,7 +27,7 @@ from densevid.training.run import pick_device
 from densevid.training.step import batch_losses
 
 BATCHES = 8
-PARTS = ("score", "offsets", "mask", "words")
+WEIGHTS = {"score": "score_weight", "offsets": "offset_weight", "mask": "mask_weight", "words": "word_weight"}
 
 
 def write_gradient(run: ModelRun, files: Files, device_name: str | None) -> None:
@@ -46,14 +46,14 @@ def write_gradient(run: ModelRun, files: Files, device_name: str | None) -> None
 
 def gradient_norms(model: MaskedTransformer, batches: Iterator[Batch], config: Config) -> dict[str, float]:
     """The mean norm of each weighted loss's gradient in the proposal decoder, and the words' share of their sum."""
-    parameters = list(model.proposal_decoder.parameters())
-    weights = {name: getattr(config.training, f"{name[:-1] if name.endswith('s') else name}_weight") for name in PARTS}
-    sums = dict.fromkeys(PARTS, 0.0)
+    parameters: list[Tensor] = list(model.proposal_decoder.parameters())
+    weights = {part: getattr(config.training, weight) for part, weight in WEIGHTS.items()}
+    sums = dict.fromkeys(WEIGHTS, 0.0)
     count = 0
     model.train()
     for batch in batches:
         losses = batch_losses(model, batch, config)
-        for name in PARTS:
+        for name in WEIGHTS:
             sums[name] += _norm(weights[name] * getattr(losses, name), parameters)
         count += 1
     norms = {name: value / max(count, 1) for name, value in sums.items()}

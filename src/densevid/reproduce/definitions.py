@@ -1,4 +1,4 @@
-"""The paper's tables as data: `tables/` says what a table shows, `rows/` what a model is, `datasets/` what it learns from.
+"""The paper's tables as data: `tables/` says what a table shows, `rows/` what a model is, `datasets/` what it is shown.
 
 A row is a few settings on top of the presets of a data set; rows that share a model say so with `model_of`. Everything
 here is read from the package's own files and checked once: a table that names an unknown row is a bug, found by a test.
@@ -38,6 +38,7 @@ class Dataset:
     family: str
     tables: tuple[int, ...]
     soda: str
+    summary_events: int
     presets: Mapping[str, tuple[str, ...]]
     splits: Mapping[str, str]
     videos: Mapping[str, int]
@@ -123,6 +124,7 @@ class Table:
     columns: tuple[Column, ...]
     rows: tuple[TableRow, ...]
     published: tuple[Published, ...] = ()
+    shuffled: Mapping[str, str] = field(default_factory=dict)
     curve: bool = False
     submission: str | None = None
     ranking: Mapping[str, Any] = field(default_factory=dict)
@@ -157,19 +159,31 @@ def chosen_tables(text: str, dataset: Dataset) -> list[Table]:
     return [tables()[int(part)] for part in text.split(",")]
 
 
-def resolved(row: Row, dataset: Dataset, *, streams: tuple[tuple[str, int], ...], quick: bool) -> Config:
-    """Defaults < presets < task < row < quick: the settings of a row on a data set whose features have these streams."""
+@dataclass(frozen=True)
+class Circumstances:
+    """What besides the row decides its settings: the streams of the features, whether it is quick, `--set` flags."""
+
+    dataset: Dataset
+    streams: tuple[tuple[str, int], ...]
+    quick: bool = False
+    flags: tuple[str, ...] = ()
+
+
+def resolved(row: Row, given: Circumstances) -> Config:
+    """Defaults < presets < task < row < quick < flags."""
+    dataset = given.dataset
     config = Config()
     for preset in dataset.presets[row.learn]:
         config = config.with_values(_preset(preset))
-    shown = streams[: row.streams]
+    shown = given.streams[: row.streams]
     width = {"features": {"streams": [name for name, _ in shown], "widths": [size for _, size in shown]}}
     layers: list[Settings] = [TASKS[row.learn], width, *row.settings_on(dataset)]
-    layers += [_sections(dataset.quick)] if quick else []
+    layers += [_sections(dataset.quick)] if given.quick else []
     for layer in layers:
         config = config.with_values(layer)
+    config = config.with_settings(given.flags)
     if row.learn == "proposals" or row.wordless:
-        most = config.inference.max_proposals if quick else max(config.inference.max_proposals, PROPOSALS_JUDGED)
+        most = config.inference.max_proposals if given.quick else max(config.inference.max_proposals, PROPOSALS_JUDGED)
         fewest = min(most, PROPOSALS_JUDGED)
         config = config.with_values({"inference": {**WORDLESS, "min_proposals": fewest, "max_proposals": most}})
     return config

@@ -13,7 +13,7 @@ from typing import Any
 
 from densevid.artifacts import hash_of, read_json
 from densevid.config import Config
-from densevid.reproduce.definitions import Row, resolved, rows
+from densevid.reproduce.definitions import Circumstances, Row, resolved, rows
 from densevid.reproduce.prepared_data import PreparedData
 from densevid.training.run_folder import RunFolder
 
@@ -58,13 +58,19 @@ class Runs:
 
     data: PreparedData
     out: Path
-    quick: bool
+    quick: bool = False
+    flags: tuple[str, ...] = ()
+
+    def config(self, row: str) -> Config:
+        """The settings of a row, inference included."""
+        given = Circumstances(self.data.dataset, self.data.streams, self.quick, self.flags)
+        return resolved(rows()[row], given)
 
     def of(self, name: str, seed: int) -> ModelRun:
         """The model of a row with a seed."""
         row = rows()[rows()[name].model_of or name]
         base = self.of(row.start_from, seed) if row.start_from else None
-        config = resolved(row, self.data.dataset, streams=self.data.streams, quick=self.quick)
+        config = self.config(row.name)
         identity = {key: value for key, value in config.as_dict().items() if key != "inference"}
         facts = {"data": self.data.digest, "from": base.hash if base else None, "fixed": row.fixed_set}
         digest = hash_of({**identity, **facts})

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from densevid.artifacts import fingerprint, read_json, write_json
+from densevid.config import load_config
 from densevid.data.annotations import Annotations, read_annotations
 from densevid.data.clip_collection import ClipCollection
 from densevid.data.feature_layouts import open_features
@@ -26,7 +27,7 @@ from densevid.data.timelines import TimelineGenerator
 from densevid.errors import InputError
 from densevid.reproduce.definitions import Dataset, Row
 from densevid.tracks import FeatureTrack, Streams
-from densevid.training.prepare import ClipFiles, DataFiles
+from densevid.training.prepare import ClipFiles, DataFiles, open_source
 
 ANNOTATORS = 5
 Files = DataFiles | ClipFiles
@@ -82,7 +83,16 @@ class PreparedData(ABC):
         """What every row is judged on, with the first streams or with all."""
 
     @abstractmethod
-    def held_out(self) -> EventSet | None:
+    def test_source(self) -> FeatureSource:
+        """The features of the test set, opened."""
+
+    @property
+    def has_held_out(self) -> bool:
+        """Whether there are videos that are neither learnt from nor judged on."""
+        return "dev" in self.dataset.videos
+
+    @abstractmethod
+    def held_out(self) -> EventSet:
         """Videos that are neither learnt from nor judged on, to fit confidence on."""
 
     @abstractmethod
@@ -143,7 +153,11 @@ class TimelineData(PreparedData):
         """A fixed set of the test split."""
         return self._set("test", streams)
 
-    def held_out(self) -> EventSet | None:
+    def test_source(self) -> FeatureSource:
+        """The store of the test set."""
+        return open_features(self.test().features)
+
+    def held_out(self) -> EventSet:
         """A fixed set of the part of train that is set aside."""
         return self._set("dev", None)
 
@@ -205,14 +219,18 @@ class PaperData(PreparedData):
         found = tuple(sorted(written.parent.glob("references_*.json")))
         return EventSet(found, self._features("test", streams))
 
-    def held_out(self) -> EventSet | None:
-        """There are no videos that are neither learnt from nor judged on."""
-        return None
+    def test_source(self) -> FeatureSource:
+        """The features of the validation set."""
+        return self._source("test", self.test().annotations())
+
+    def held_out(self) -> EventSet:
+        """There are none."""
+        raise InputError(f"{self.dataset.title} has no videos that are neither learnt from nor judged on")
 
     def learnt(self) -> tuple[Annotations, FeatureSource]:
         """The first training videos that have features."""
-        source = open_features(self._features("train", None))
         told = read_annotations(self._files("train"), split=self.dataset.splits["train"])
+        source = self._source("train", told)
         videos = [video for video in told.events if video in source][: self.count("train")]
         return _only(told, videos), source
 
@@ -226,6 +244,10 @@ class PaperData(PreparedData):
         if streams is None:
             return folder
         return narrowed(open_features(folder), streams, self.folder / f"{part}-{streams}-stream")
+
+    def _source(self, part: str, told: Annotations) -> FeatureSource:
+        config = load_config(self.dataset.presets["dense"][0])
+        return open_source(DataFiles((), self._features(part, None)), told, config)
 
     def _write_references(self, about: Path) -> None:
         source, most = open_features(self._features("test", None)), self.count("test") if self.quick else None
