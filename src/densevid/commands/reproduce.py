@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from densevid.reproduce.engine import Reproduction
 
+STEPS = ("train", "time", "predict", "score")
 DATA = ("msvd-timelines", "msrvtt-timelines", "activitynet", "youcook2")
 
 
@@ -43,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--features", type=Path, metavar="FOLDER", help="features; for timelines: those extracted from the clips")
     add("--seeds", type=int, metavar="N", help="seeds of every row (default: 3 in tables 1, 4 and 7, else 1)")
     add("--quick", action="store_true", help="tiny models, few steps: to see that all of it works")
-    add("--only", choices=("train", "predict", "score"), help="one step alone")
+    add("--only", choices=STEPS, help="one step alone")
     add("--rows", metavar="ROW,...", help="train and predict these rows alone")
     add("--plan", action="store_true", help="say which models there are and which are trained, and stop")
     add("--set", action="append", default=[], metavar="KEY=VALUE", help="change a setting of every row")
@@ -60,8 +61,10 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.plan:
         print("\n".join(reproduction.plan()))
         return 0
-    steps = [arguments.only] if arguments.only else ["train", "predict", "score"]
+    steps = [arguments.only] if arguments.only else STEPS
     failed = reproduction.train() if "train" in steps else []
+    if "time" in steps:
+        reproduction.time()
     missing = reproduction.predict() if "predict" in steps else []
     for line in missing:
         _say(f"not predicted: {line}")

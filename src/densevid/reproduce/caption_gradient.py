@@ -37,7 +37,7 @@ def write_gradient(run: ModelRun, files: Files, device_name: str | None) -> None
     torch.manual_seed(run.seed)
     fresh = MaskedTransformer(run.config, len(loaded.vocabulary))
     measured = {
-        when: gradient_norms(model.to(device), _batches(data, run.config, device), run.config)
+        when: gradient_norms(model.to(device), few_batches(data, run.config, device, BATCHES), run.config)
         for when, model in (("before", fresh), ("after", loaded.model))
     }
     content = {**measured, "caption_share": measured["after"]["caption_share"], "batches": BATCHES}
@@ -69,10 +69,11 @@ def _norm(loss: Tensor, parameters: list[Tensor]) -> float:
     return float(torch.stack(squares).sum().sqrt()) if squares else 0.0
 
 
-def _batches(data: Prepared, config: Config, device: torch.device) -> Iterator[Batch]:
+def few_batches(data: Prepared, config: Config, device: torch.device, count: int) -> Iterator[Batch]:
+    """The first batches of a run's training data, on the device."""
     size = config.training.batch_size
     if isinstance(data.training, SegmentDataset):
         loaded = Loader(data.training, Plan(size, config.training.seed), device=device).batches(0)
     else:
         loaded = TimelineLoader(data.training, size, device=device).batches(0)
-    return islice(loaded, BATCHES)
+    return islice(loaded, count)

@@ -170,16 +170,15 @@ class Circumstances:
 
 
 def resolved(row: Row, given: Circumstances) -> Config:
-    """Defaults < presets < task < row < quick < flags."""
+    """Defaults < presets < quick < task < row < flags."""
     dataset = given.dataset
     config = Config()
     for preset in dataset.presets[row.learn]:
         config = config.with_values(_preset(preset))
     shown = given.streams[: row.streams]
     width = {"features": {"streams": [name for name, _ in shown], "widths": [size for _, size in shown]}}
-    layers: list[Settings] = [TASKS[row.learn], width, *row.settings_on(dataset)]
-    layers += [_sections(dataset.quick)] if given.quick else []
-    for layer in layers:
+    quick = _sections(dataset.quick) if given.quick else {}
+    for layer in (width, quick, TASKS[row.learn], *row.settings_on(dataset)):
         config = config.with_values(layer)
     config = config.with_settings(given.flags)
     if row.learn == "proposals" or row.wordless:

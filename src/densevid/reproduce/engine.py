@@ -18,8 +18,9 @@ from densevid.reproduce.predict_models import Predictor, Wanted
 from densevid.reproduce.prepared_data import Inputs, PreparedData, prepared
 from densevid.reproduce.table_lines import GRADIENT, Line, lines_of, wanted_by
 from densevid.reproduce.train_models import Machine, train_all
+from densevid.reproduce.train_speed import write_speed
 
-STEPS = ("train", "predict", "score")
+QUICK_STEPS, TIMED_STEPS = 1, 40
 QUALITATIVE = "end-to-end"
 Report = Callable[[str], None]
 
@@ -115,6 +116,14 @@ class Reproduction:
         self.report(f"{len(models)} models, {left} to train, {self.request.machine.parallel} at a time")
         limit = self.request.dataset.quick.get("limit_steps") if self.request.quick else None
         return train_all(models, self.data, self.request.machine, limit, self.report)
+
+    def time(self) -> None:
+        """Measure the training step of every trained model, one after another; the first seed stands for all."""
+        steps = QUICK_STEPS if self.request.quick else TIMED_STEPS
+        for run in self.models():
+            if run.seed == 0 and run.trained is not None and not run.speed.exists():
+                write_speed(run, self.data.training(run.row), self.request.machine.device, steps=steps)
+                self.report(f"{run.row.name}: {read_json(run.speed)['videos_per_second']:.0f} videos a second")
 
     def predict(self) -> list[str]:
         """Predict what is not predicted; what could not be."""

@@ -13,9 +13,12 @@ from typing import Any
 
 from densevid.artifacts import read_json
 from densevid.reproduce.definitions import Column, Dataset, Table
+from densevid.reproduce.model_runs import ModelRun
 from densevid.reproduce.predict_models import Predictor, Wanted, predicted_seconds
 from densevid.reproduce.score_predictions import Scorer, events_per_video, part_of, value_of
 from densevid.reproduce.table_lines import GRADIENT, Group, Line
+
+TIMES = ("events", "train_minutes", "train_speed", "predict_ms")
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,10 @@ class Cell:
 
 @dataclass(frozen=True)
 class FilledLine:
-    """A line with its numbers: scores in percent by column, events a video, minutes to train, ms a video to predict."""
+    """A line with its numbers: scores in percent by column, events a video, and times.
+
+    Those are minutes to train, videos a second that a training step learns from by itself, ms a video to predict.
+    """
 
     title: str
     group: Group
@@ -50,6 +56,7 @@ class FilledLine:
     paper: dict[str, float]
     events: Cell = field(default_factory=Cell)
     train_minutes: Cell = field(default_factory=Cell)
+    train_speed: Cell = field(default_factory=Cell)
     predict_ms: Cell = field(default_factory=Cell)
     notes: tuple[str, ...] = ()
     curve: tuple[tuple[float, ...], tuple[float, ...]] | None = None
@@ -78,7 +85,7 @@ class FilledTable:
                 "group": line.group,
                 "scores": {head: cell.as_json() for head, cell in zip(heads, line.cells, strict=True)},
                 "paper": line.paper,
-                **{name: getattr(line, name).as_json() for name in ("events", "train_minutes", "predict_ms")},
+                **{name: getattr(line, name).as_json() for name in TIMES},
                 "notes": list(line.notes),
                 "recall_at_tiou_0.8": None
                 if line.curve is None
@@ -121,6 +128,7 @@ class Filler:
             dict(line.paper),
             events=Cell(tuple(map(events_per_video, counted)), len(counted)),
             train_minutes=self._training(line),
+            train_speed=self._speed(line),
             predict_ms=Cell(tuple(1000 * value for value in seconds), len(counted)),
             notes=self._notes(line),
             curve=self._curve(table, line, counted),
@@ -153,9 +161,21 @@ class Filler:
         if line.group != "ours":
             return Cell()
         seeds = sorted({each.seed for each in line.wanted})
-        found = [[self.predictor.runs.of(row, seed).trained for row in line.rows] for seed in seeds]
+        found = [[run.trained for run in self._runs(line, seed)] for seed in seeds]
         sums = [sum(float(each["seconds"]) for each in some if each) / 60 for some in found if all(some)]
         return Cell(tuple(sums), len(seeds))
+
+    def _runs(self, line: Line, seed: int) -> list[ModelRun]:
+        """The models of a line, and those they started from."""
+        own = [self.predictor.runs.of(row, seed) for row in line.rows]
+        return [run for each in own for run in (each.start_from, each) if run is not None]
+
+    def _speed(self, line: Line) -> Cell:
+        """Of the first model of a line, measured once."""
+        if line.group != "ours":
+            return Cell()
+        path = self.predictor.runs.of(line.rows[0], 0).speed
+        return Cell((float(read_json(path)["videos_per_second"]),) if path.exists() else (), 1)
 
     def _notes(self, line: Line) -> tuple[str, ...]:
         """Why something is not there."""

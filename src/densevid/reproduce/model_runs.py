@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,11 @@ class ModelRun:
         """Where the size of the caption's gradient is noted."""
         return self.folder / "gradient.json"
 
+    @property
+    def speed(self) -> Path:
+        """Where the time of a training step by itself is noted."""
+        return self.folder / "speed.json"
+
 
 @dataclass(frozen=True)
 class Runs:
@@ -61,10 +67,14 @@ class Runs:
     quick: bool = False
     flags: tuple[str, ...] = ()
 
+    @cached_property
+    def _configs(self) -> dict[str, Config]:
+        given = Circumstances(self.data.dataset, self.data.streams, self.quick, self.flags)
+        return {name: resolved(row, given) for name, row in rows().items()}
+
     def config(self, row: str) -> Config:
         """The settings of a row, inference included."""
-        given = Circumstances(self.data.dataset, self.data.streams, self.quick, self.flags)
-        return resolved(rows()[row], given)
+        return self._configs[row]
 
     def of(self, name: str, seed: int) -> ModelRun:
         """The model of a row with a seed."""

@@ -20,7 +20,7 @@ from densevid.checkpoint import model_files
 from densevid.config import InferenceConfig
 from densevid.data.annotations import read_annotations
 from densevid.data.feature_layouts import open_features
-from densevid.errors import InputError
+from densevid.errors import InputError, one_line
 from densevid.events import Event, read_events, write_events
 from densevid.inference.fit_calibration import fit_calibration
 from densevid.inference.predict import OpenedJob, PredictionJob, open_job
@@ -83,7 +83,10 @@ class Predictor:
             return self._oracle(replace(wanted, kind=ORACLE[wanted.kind]), path)
         if wanted.kind == "calibrated" and not self.data.has_held_out:
             return "there are no videos to fit confidence on"
-        self._run(run, wanted, path)
+        try:
+            self._run(run, wanted, path)
+        except InputError as error:  # such as a model too weak to fit confidence on
+            return one_line(error)
         return None
 
     def _run(self, run: ModelRun, wanted: Wanted, path: Path) -> None:

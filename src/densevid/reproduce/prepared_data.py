@@ -8,6 +8,7 @@ and for the videos that have features; features are read where they lie.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -104,6 +105,11 @@ class PreparedData(ABC):
         chosen = self.dataset.quick.get("videos", {}) if self.quick else self.dataset.videos
         return chosen.get(part, self.dataset.videos.get(part))
 
+    def split(self, part: str) -> str:
+        """The name of a part's split."""
+        quick: Mapping[str, str] = self.dataset.quick.get("splits", {}) if self.quick else {}
+        return quick.get(part, self.dataset.splits[part])
+
     def unavailable(self, row: Row) -> str | None:
         """Why a row cannot be had on this data set."""
         if row.streams is not None and row.streams >= len(self.streams):
@@ -141,13 +147,13 @@ class TimelineData(PreparedData):
         if row.fixed_set:
             fixed = self._set("train", row.streams)
             return DataFiles(fixed.references, fixed.features)
-        return ClipFiles(self.clips, self.dataset.splits["train"], self._features(row.streams))
+        return ClipFiles(self.clips, self.split("train"), self._features(row.streams))
 
     def validation(self, row: Row) -> Files | None:
         """Timelines of the part of train that is set aside."""
         if self.quick:
             return None
-        return ClipFiles(self.clips, self.dataset.splits["dev"], self._features(row.streams))
+        return ClipFiles(self.clips, self.split("dev"), self._features(row.streams))
 
     def test(self, streams: int | None = None) -> EventSet:
         """A fixed set of the test split."""
@@ -163,7 +169,7 @@ class TimelineData(PreparedData):
 
     def learnt(self) -> tuple[Annotations, FeatureSource]:
         """The first timelines of the training split."""
-        generator = TimelineGenerator(self.collection, self.dataset.splits["train"], seed=0)
+        generator = TimelineGenerator(self.collection, self.split("train"), seed=0)
         composed = ComposedFeatures(generator, self.count("train") or 0)
         return composed.annotations(ANNOTATORS), composed
 
@@ -173,7 +179,7 @@ class TimelineData(PreparedData):
         about = folder / "timelines.json"
         if not (about.exists() and read_json(about).get("complete")):
             collection = ClipCollection.read(self.clips, features=self._features(streams))
-            generator = TimelineGenerator(collection, self.dataset.splits[part], seed=0)
+            generator = TimelineGenerator(collection, self.split(part), seed=0)
             write_timelines(generator, self.count(part) or 0, folder, ANNOTATORS, lambda video: None)
         return EventSet(tuple(sorted(folder.glob("references_*.json"))), folder / "features")
 
@@ -205,7 +211,7 @@ class PaperData(PreparedData):
 
     def training(self, row: Row) -> Files:
         """The published training annotations."""
-        return DataFiles(self._files("train"), self._features("train", row.streams), self.dataset.splits["train"])
+        return DataFiles(self._files("train"), self._features("train", row.streams), self.split("train"))
 
     def validation(self, row: Row) -> Files | None:
         """The validation set, as in the paper, which tuned and reported on it."""
@@ -229,7 +235,7 @@ class PaperData(PreparedData):
 
     def learnt(self) -> tuple[Annotations, FeatureSource]:
         """The first training videos that have features."""
-        told = read_annotations(self._files("train"), split=self.dataset.splits["train"])
+        told = read_annotations(self._files("train"), split=self.split("train"))
         source = self._source("train", told)
         videos = [video for video in told.events if video in source][: self.count("train")]
         return _only(told, videos), source
@@ -240,7 +246,7 @@ class PaperData(PreparedData):
     def _features(self, part: str, streams: int | None) -> Path:
         root = self.inputs.features
         assert root is not None and self.annotations
-        folder = split_folder(root, self.dataset.splits[part])
+        folder = split_folder(root, self.split(part))
         if streams is None:
             return folder
         return narrowed(open_features(folder), streams, self.folder / f"{part}-{streams}-stream")
@@ -253,7 +259,7 @@ class PaperData(PreparedData):
         source, most = open_features(self._features("test", None)), self.count("test") if self.quick else None
         counts = {}
         for number, file in enumerate(self._files("test"), start=1):
-            told = read_annotations(file, split=self.dataset.splits["test"])
+            told = read_annotations(file, split=self.split("test"))
             videos = [video for video in told.events if video in source and told.events[video]][:most]
             if not videos:
                 raise InputError(f"{file}: no video of it has features; are the ids written the same way?")

@@ -8,13 +8,14 @@ from pathlib import Path
 from densevid.artifacts import provenance, write_json, write_text
 from densevid.evaluation.report import Table as ShownTable
 from densevid.evaluation.report import as_latex, as_markdown
+from densevid.reproduce.filled_table import TIMES as LINE_TIMES
 from densevid.reproduce.filled_table import Cell, FilledLine, FilledTable
 from densevid.reproduce.ranking import ranking_table
 from densevid.reproduce.table_plots import plot_bars, plot_recall
 
 NOTHING = "–"
-GROUPS = {"ours": "", "oracle": "oracle: ", "baseline": "baseline: ", "published": "published: "}
-TIMES = ("events/video", "train min", "ms/video")
+GROUPS = {"ours": "", "oracle": "", "baseline": "baseline: ", "published": "published: "}
+TIMES = ("events/video", "train min", "train videos/s", "predict ms/video")
 
 
 def shown(filled: FilledTable) -> ShownTable:
@@ -45,7 +46,7 @@ def cell_text(cell: Cell, digits: int = 2) -> str:
 
 
 def _times(line: FilledLine) -> list[str]:
-    return [cell_text(line.events, 1), cell_text(line.train_minutes, 1), cell_text(line.predict_ms, 1)]
+    return [cell_text(getattr(line, name), 1) for name in LINE_TIMES]
 
 
 def notes_of(filled: FilledTable) -> list[str]:
@@ -70,7 +71,7 @@ def latex(filled: FilledTable) -> str:
     """The same for a paper."""
     tables = [shown(filled), *([ranking_table(filled)] if filled.table.ranking else [])]
     text = "\n".join(map(as_latex, tables))
-    return text.replace("±", r"$\pm$").replace(NOTHING, "--")
+    return text.replace("±", r"$\pm$").replace(NOTHING, "--").replace("Δ", r"$\Delta$")
 
 
 def write_table(filled: FilledTable, folder: Path) -> Path:

@@ -28,7 +28,7 @@ class Choice:
     @property
     def per_cost(self) -> float:
         """Points for each percent of time; infinite where it is free, and zero where the cost is not known."""
-        if self.cost is None:
+        if self.cost is None or not self.gain:
             return 0.0
         return math.inf if self.cost <= FREE else self.gain / self.cost
 
@@ -76,7 +76,7 @@ def ranking_table(filled: FilledTable) -> ShownTable:
         [
             choice.title,
             *("–" if change is None else f"{change:+.2f}" for change in choice.differences),
-            "ours" if choice.reference_wins else "this",
+            "–" if not choice.gain else "ours" if choice.reference_wins else "this",
             "–" if choice.cost is None else f"{choice.cost:+.0f} %",
             _bargain(choice),
         ]
@@ -87,6 +87,6 @@ def ranking_table(filled: FilledTable) -> ShownTable:
 
 
 def _bargain(choice: Choice) -> str:
-    if choice.cost is None:
+    if choice.cost is None or not choice.gain:
         return "–"
     return "free" if math.isinf(choice.per_cost) else f"{choice.per_cost:.3f}"

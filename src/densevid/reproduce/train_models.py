@@ -158,5 +158,5 @@ def training_facts(training: Training) -> dict[str, object]:
 
 def sitting_seconds(seconds: Sequence[float]) -> float:
     """The clock of a run starts anew with every sitting: the sum of the last reading of each."""
-    ends = [now for now, later in zip(seconds, [*seconds[1:], 0.0], strict=True) if later < now]
+    ends = [now for now, later in zip(seconds, [*seconds, 0.0][1:], strict=True) if later < now]
     return sum(ends)
