@@ -146,7 +146,9 @@ class Reproduction:
         from densevid.reproduce.present import write_report, write_table
         from densevid.reproduce.score_predictions import Scorer
 
-        filler = Filler(self.predictor, Scorer(self.data.test().references, self.request.dataset.soda))
+        dataset = self.request.dataset
+        scorer = Scorer(self.data.test().references, dataset.soda, own_segments=dataset.family == "paper")
+        filler = Filler(self.predictor, scorer)
         written = []
         for table in self.request.tables:
             filled = filler.fill(table, self.lines[table.number], self.report)

@@ -256,13 +256,15 @@ class PaperData(PreparedData):
         return open_source(DataFiles((), self._features(part, None)), told, config)
 
     def _write_references(self, about: Path) -> None:
-        source, most = open_features(self._features("test", None)), self.count("test") if self.quick else None
-        counts = {}
-        for number, file in enumerate(self._files("test"), start=1):
-            told = read_annotations(file, split=self.split("test"))
-            videos = [video for video in told.events if video in source and told.events[video]][:most]
-            if not videos:
-                raise InputError(f"{file}: no video of it has features; are the ids written the same way?")
+        source = open_features(self._features("test", None))
+        told_by = {file: read_annotations(file, split=self.split("test")) for file in self._files("test")}
+        chosen = [video for told in told_by.values() for video in told.events if video in source]
+        chosen = chosen[: self.count("test")] if self.quick else chosen
+        if not chosen:
+            raise InputError(f"{source}: holds no video of the annotations; are the ids written the same way?")
+        counts, wanted = {}, set(chosen)
+        for number, (file, told) in enumerate(told_by.items(), start=1):
+            videos = [video for video in told.events if video in wanted and told.events[video]]
             write_json(about.parent / f"references_{number}.json", _reference_file(_only(told, videos)))
             counts[file.name] = {"annotated": len(told), "with_features": len(videos)}
         write_json(about, {"videos": counts})

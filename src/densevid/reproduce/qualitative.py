@@ -25,7 +25,8 @@ PLACES = (("best", 3), ("median", 4), ("worst", 3))
 def write_pages(predictions: Path, reference_files: Sequence[Path], soda: str, folder: Path, model: str) -> Path:
     """A page a video and an index, the best first; the path of the index."""
     told, truth = read_events(predictions), read_annotations(reference_files[:1])
-    chosen = spread_out(scores_by_video(predictions, reference_files, soda))
+    scores = scores_by_video(predictions, reference_files, soda)
+    chosen = spread_out({video: score for video, score in scores.items() if truth.events.get(video)})
     rows = []
     for number, (place, video, score) in enumerate(chosen, start=1):
         events = truth.events[video]

@@ -21,10 +21,15 @@ Scores = dict[str, Any]
 
 @dataclass(frozen=True)
 class Scorer:
-    """Scores event files against the references of a data set; `soda` is how annotators are joined."""
+    """Scores event files against the references of a data set; `soda` is how annotators are joined.
+
+    Captions of given segments are of the first annotator's; where the others drew segments of their own
+    (`own_segments`), that annotator alone judges them.
+    """
 
     references: tuple[Path, ...]
     soda: str
+    own_segments: bool = False
 
     def score(self, predictions: Path, parts: Iterable[str]) -> Scores:
         """All parts of a file, those that are missing computed and kept."""
@@ -45,7 +50,9 @@ class Scorer:
         settings: dict[str, Any] = {"metrics": ("captioning",) if captioning else (part,), **LENGTHS.get(lengths, {})}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
-            result = evaluate(predictions, self.references, protocol=protocol if captioning else "2018", **settings)
+            result = evaluate(
+                predictions, self._judges(predictions), protocol=protocol if captioning else "2018", **settings
+            )
         content = as_json(result)
         if captioning:
             return {**content["captioning"]["average"], "events": content["coverage"]["events_per_video"]["mean"]}
@@ -54,6 +61,9 @@ class Scorer:
         if part == "segments":
             return dict(content["segments"]["micro"])
         return _proposals(content["proposals"]["pooled"])
+
+    def _judges(self, predictions: Path) -> tuple[Path, ...]:
+        return self.references[:1] if self.own_segments and "segments" in predictions.stem else self.references
 
 
 def score_file(predictions: Path) -> Path:
