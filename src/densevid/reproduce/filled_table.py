@@ -198,7 +198,7 @@ class Filler:
         return tuple(means)
 
     def _facts(self, lines: Sequence[Line]) -> tuple[str, ...]:
-        """On what, and how many at a time, the models were trained."""
+        """What is judged on; on what, and how many at a time, the models were trained."""
         runs = {
             run.folder: run
             for line in lines
@@ -206,4 +206,5 @@ class Filler:
             for run in [self.predictor.runs.of(each.row, each.seed)]
         }
         told = {(known["device"], known["parallel"]) for run in runs.values() if (known := run.trained)}
-        return tuple(f"trained on {device}, {parallel} at a time" for device, parallel in sorted(told))
+        trained = (f"Trained on {device}, {parallel} at a time" for device, parallel in sorted(told))
+        return (*self.predictor.data.coverage(), *trained)

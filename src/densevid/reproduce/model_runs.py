@@ -89,11 +89,11 @@ class Runs:
         return ModelRun(row, seed, seeded, digest, folder, base)
 
     def needed(self, wanted: Iterable[tuple[str, int]]) -> list[ModelRun]:
-        """Every model once, those that others start from first."""
+        """Every model once, those that others start from first, seed after seed: a sitting cut short has all rows."""
         found: dict[Path, ModelRun] = {}
         for name, seed in wanted:
             run = self.of(name, seed)
             for each in (run.start_from, run):
                 if each is not None and self.data.unavailable(each.row) is None:
                     found.setdefault(each.folder, each)
-        return sorted(found.values(), key=lambda run: run.start_from is not None)
+        return sorted(found.values(), key=lambda run: (run.start_from is not None, run.seed))

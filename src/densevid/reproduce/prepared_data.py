@@ -110,6 +110,10 @@ class PreparedData(ABC):
         quick: Mapping[str, str] = self.dataset.quick.get("splits", {}) if self.quick else {}
         return quick.get(part, self.dataset.splits[part])
 
+    def coverage(self) -> list[str]:
+        """What of the data set is judged on, where that is not said elsewhere."""
+        return []
+
     def unavailable(self, row: Row) -> str | None:
         """Why a row cannot be had on this data set."""
         if row.streams is not None and row.streams >= len(self.streams):
@@ -140,7 +144,7 @@ class TimelineData(PreparedData):
     @cached_property
     def digest(self) -> str:
         """Of the clips' descriptions."""
-        return fingerprint(self.clips / "clips.json")
+        return _digest(self.clips / "clips.json")
 
     def training(self, row: Row) -> Files:
         """Timelines without end, or a fixed set of them."""
@@ -207,7 +211,7 @@ class PaperData(PreparedData):
     @cached_property
     def digest(self) -> str:
         """Of the training annotations."""
-        return fingerprint(self._files("train")[0])
+        return _digest(self._files("train")[0])
 
     def training(self, row: Row) -> Files:
         """The published training annotations."""
@@ -224,6 +228,11 @@ class PaperData(PreparedData):
             self._write_references(written)
         found = tuple(sorted(written.parent.glob("references_*.json")))
         return EventSet(found, self._features("test", streams))
+
+    def coverage(self) -> list[str]:
+        """How many of the annotated videos have features."""
+        counts = read_json(self.folder / "test" / "test.json")["videos"]
+        return [f"{name}: {each['with_features']:,} of {each['annotated']:,} videos" for name, each in counts.items()]
 
     def test_source(self) -> FeatureSource:
         """The features of the validation set."""
@@ -299,6 +308,12 @@ def narrowed(source: FeatureSource | None, streams: int, folder: Path) -> Path:
                 track = source.track(video)
                 writer.add(video, FeatureTrack(track.values[:, :width], track.clock, kept, None, track.duration))
     return folder
+
+
+def _digest(file: Path) -> str:
+    if not file.is_file():
+        raise InputError(f"{file}: no such file")
+    return fingerprint(file)
 
 
 def _only(told: Annotations, videos: list[str]) -> Annotations:

@@ -53,7 +53,7 @@ def notes_of(filled: FilledTable) -> list[str]:
     """What to know besides the numbers."""
     seeds = max((cell.seeds for line in filled.lines for cell in line.cells), default=0)
     notes = [f"Data: {filled.dataset.about}. Mean ± standard deviation over {seeds} seed{'s' * (seeds != 1)}."]
-    notes += [f"{fact[0].upper()}{fact[1:]}." for fact in filled.facts]
+    notes += [f"{fact}." for fact in filled.facts]
     notes += [f"{line.title}: {'; '.join(line.notes)}." for line in filled.lines if line.notes]
     return notes
 
