@@ -23,6 +23,7 @@ VERBS: dict[str, str] = {
     "calibrate": "fit how sure a model is of its events, for summaries",
     "evaluate": "score an event file by every official protocol",
     "import-released": "turn the authors' released weights into a model folder",
+    "reproduce": "fill the tables of the paper: train, predict and score every row",
     "bench": "time ours against the plain way, in one run",
 }
 

@@ -20,7 +20,6 @@ from densevid.inference.stages import Stages
 from densevid.inference.word_decoder import WordDecoder
 from densevid.model.caption_decoder import SelfAttentionDecoder
 from densevid.model.masked_transformer import EncodedVideo, MaskedTransformer
-from densevid.model.recurrent import BiLSTMEncoder
 from densevid.progress import Watch, unwatched
 
 LARGE_MEMORY = 40e9  # bytes; memories of 2^20 steps take four of them in the paper's configuration
@@ -63,10 +62,7 @@ class EventSpeaker:
         self.packing = Packing(limits.encoded, limits.allowance, limits.aligned, rules.mask_floor)
         fused = fused_for(model.device, limits.kernels, limits.attention)
         self.encode: EventEncoder | RecurrentEventEncoder
-        if isinstance(model.encoder, BiLSTMEncoder):
-            self.encode = RecurrentEventEncoder(self.dtype)
-        else:
-            self.encode = EventEncoder(model, fused)
+        self.encode = EventEncoder(model, fused) if model.encodes_again else RecurrentEventEncoder(self.dtype)
         inference, network = rules.config.inference, rules.config.model
         self.graphs = Graphs(enabled=limits.captured and model.device.type == "cuda")
         self.decoder: WordDecoder | None = None

@@ -58,8 +58,9 @@ class MaskedTransformer(nn.Module):
         self.released = released = model.compat == "released"
         grid = self.anchor_grid(model)
 
+        whole_steps = released or model.input_dropout_of == "steps"
         self.input_embedding = InputEmbedding(
-            config.features.widths, model.width, model.input_dropout, context=model.input_context, released=released
+            config.features.widths, model.width, model.input_dropout, context=model.input_context, released=whole_steps
         )
         self.encoder: SelfAttentionEncoder | BiLSTMEncoder
         if model.encoder == "bi-lstm":
@@ -74,7 +75,8 @@ class MaskedTransformer(nn.Module):
         if model.mask == "discrete":
             self.masking = DiscreteMask()
         else:
-            self.masking = LearnedMask(model.width, model.window, gated=model.mask == "gated", released=released)
+            raw = released or model.mask_values == "logits"
+            self.masking = LearnedMask(model.width, model.window, gated=model.mask == "gated", released=raw)
         self.caption_decoder: SelfAttentionDecoder | LSTMDecoder
         if model.decoder == "lstm":
             self.caption_decoder = LSTMDecoder(model.layers, model.width, vocabulary_size, model.dropout)
@@ -108,7 +110,13 @@ class MaskedTransformer(nn.Module):
 
     def event_mask(self, proposals: PickedProposals, steps: int, limit_P: Tensor) -> EventMask:
         """f_GM (or f_M, or the plain window) of each picked proposal, for a video that ends at step `limit_P`."""
-        return self.masking(proposals, steps, limit_P)
+        reached = proposals if self.config.model.mask_gradient else proposals.detach()
+        return self.masking(reached, steps, limit_P)
+
+    @property
+    def encodes_again(self) -> bool:
+        """Whether an event is encoded anew under its mask; else the first encoding is masked."""
+        return self.config.model.focus == "encode" and not isinstance(self.encoder, BiLSTMEncoder)
 
     def segment_mask(self, segments_P2: Tensor, steps: int, limit_P: Tensor) -> Tensor:
         """The mask of a given segment: P_e = 1 turns f_GM into its window."""
@@ -119,7 +127,7 @@ class MaskedTransformer(nn.Module):
 
         A recurrent encoder has its output masked instead.
         """
-        if isinstance(self.encoder, BiLSTMEncoder):
+        if not self.encodes_again:
             return video.memory.masked(event_mask_PT)
         memory = video.memory
         return self.encoder(video.embedded_BTD, memory.valid_BT, event_mask_PT, padded=memory.padded)

@@ -1,0 +1,180 @@
+"""The way from nothing to filled tables: train, predict, score; each step leaves files, and what is there stays.
+
+OUT/DATA holds `data/` (the test set), `models/` (runs), `predictions/` (with their scores), `tables/`, and `pages/`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from densevid.artifacts import read_json, write_json
+from densevid.errors import InputError
+from densevid.reproduce.definitions import Dataset, Table, rows
+from densevid.reproduce.model_runs import ModelRun, Runs
+from densevid.reproduce.predict_models import Predictor, Wanted
+from densevid.reproduce.prepared_data import Inputs, PreparedData, prepared
+from densevid.reproduce.table_lines import GRADIENT, Line, lines_of, wanted_by
+from densevid.reproduce.train_models import Machine, train_all
+from densevid.reproduce.train_speed import write_speed
+
+QUICK_STEPS, TIMED_STEPS = 1, 40
+QUALITATIVE = "end-to-end"
+Report = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What was asked for; `seeds` None: as many as each table says; `only_rows` empty: all that the tables need."""
+
+    dataset: Dataset
+    tables: Sequence[Table]
+    inputs: Inputs
+    out: Path
+    seeds: int | None = None
+    quick: bool = False
+    only_rows: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    machine: Machine = field(default_factory=Machine)
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """A request on its way."""
+
+    request: Request
+    report: Report
+
+    @property
+    def folder(self) -> Path:
+        """Where everything of this data set lies."""
+        name = self.request.dataset.name
+        return self.request.out / (f"{name}-quick" if self.request.quick else name)
+
+    @cached_property
+    def data(self) -> PreparedData:
+        """The data set; a folder that was filled from other files is refused."""
+        request = self.request
+        data = prepared(request.dataset, request.inputs, self.folder / "data", quick=request.quick)
+        about = {"data": request.dataset.name, "annotations": data.digest, "streams": [list(s) for s in data.streams]}
+        path = self.folder / "data.json"
+        if path.exists() and read_json(path) != about:
+            raise InputError(f"{self.folder}: was filled from other data; choose another --out")
+        write_json(path, about)
+        return data
+
+    @cached_property
+    def runs(self) -> Runs:
+        """The models."""
+        return Runs(self.data, self.folder, self.request.quick, self.request.flags)
+
+    @cached_property
+    def predictor(self) -> Predictor:
+        """What predicts."""
+        return Predictor(self.runs, self.request.machine.device)
+
+    @cached_property
+    def lines(self) -> dict[int, list[Line]]:
+        """Of every table."""
+        request = self.request
+        usual = 1 if request.quick else None
+        return {
+            table.number: lines_of(table, request.dataset, request.seeds or usual or table.seeds)
+            for table in request.tables
+        }
+
+    @property
+    def wanted(self) -> list[Wanted]:
+        """All predictions that the tables need, and the summary that pages show."""
+        found = wanted_by(line for lines in self.lines.values() for line in lines)
+        if not self.request.only_rows:
+            return found
+        return [each for each in found if self._owner(each.row) in self.request.only_rows]
+
+    def _owner(self, row: str) -> str:
+        return rows()[row].model_of or row
+
+    def models(self) -> list[ModelRun]:
+        """All models that the tables need, each once."""
+        return self.runs.needed((each.row, each.seed) for each in self.wanted)
+
+    def plan(self) -> list[str]:
+        """A line for every model: whether it is trained, and what it took."""
+        lines = []
+        for run in self.models():
+            known = run.trained
+            state = f"trained in {known['seconds'] / 60:.1f} min on {known['device']}" if known else "to train"
+            lines.append(f"{run.name}: {state} ({run.folder.relative_to(self.folder)})")
+        return lines
+
+    def train(self) -> list[str]:
+        """Train what is not trained; what failed."""
+        models = self.models()
+        left = sum(run.trained is None for run in models)
+        self.report(f"{len(models)} models, {left} to train, {self.request.machine.parallel} at a time")
+        limit = self.request.dataset.quick.get("limit_steps") if self.request.quick else None
+        return train_all(models, self.data, self.request.machine, limit, self.report)
+
+    def time(self) -> None:
+        """Measure the training step of every trained model, one after another; the first seed stands for all."""
+        steps = QUICK_STEPS if self.request.quick else TIMED_STEPS
+        for run in self.models():
+            if run.seed == 0 and run.trained is not None and not run.speed.exists():
+                write_speed(run, self.data.training(run.row), self.request.machine.device, steps=steps)
+                self.report(f"{run.row.name}: {read_json(run.speed)['videos_per_second']:.0f} videos a second")
+
+    def predict(self) -> list[str]:
+        """Predict what is not predicted; what could not be."""
+        todo = [each for each in self.wanted if each.kind != GRADIENT]
+        missing = []
+        for number, each in enumerate(todo, start=1):
+            there = self.predictor.path(each).exists()
+            reason = self.predictor.predict(each)
+            if reason:
+                missing.append(f"{each.row}, seed {each.seed}, {each.kind}: {reason}")
+            elif not there:
+                self.report(f"{number} of {len(todo)}: {each.row}, seed {each.seed}: {each.kind} predicted")
+        self.predictor.predict_baselines()
+        self.report("baselines predicted")
+        return missing
+
+    def score(self) -> list[Path]:
+        """Score what was predicted, fill the tables and write everything that people read; the files."""
+        from densevid.reproduce.filled_table import Filler
+        from densevid.reproduce.present import write_report, write_table
+        from densevid.reproduce.score_predictions import Scorer
+
+        dataset = self.request.dataset
+        scorer = Scorer(self.data.test().references, dataset.soda, own_segments=dataset.family == "paper")
+        filler = Filler(self.predictor, scorer)
+        written = []
+        for table in self.request.tables:
+            filled = filler.fill(table, self.lines[table.number], self.report)
+            written.append(write_table(filled, self.folder / "tables"))
+            if table.submission:
+                written += self._submission(table.submission)
+        written += self._pages()
+        quick = " (quick: a check of the machinery, not a result)" if self.request.quick else ""
+        return [*written, write_report(self.folder / "tables", f"{self.request.dataset.title}{quick}")]
+
+    def _submission(self, row: str) -> list[Path]:
+        from densevid.reproduce.submission import write_submission
+
+        predictions = self.predictor.path(Wanted(row, "learned", 0))
+        if not predictions.exists():
+            return []
+        videos = set().union(*(read_json(file) for file in self.data.test().references))
+        prefix = self.request.dataset.name == "activitynet"
+        write_submission(predictions, videos, self.folder / "tables" / "submission.json", prefix=prefix)
+        return [self.folder / "tables" / "submission.json"]
+
+    def _pages(self) -> list[Path]:
+        from densevid.reproduce.qualitative import write_pages
+
+        predictions = self.predictor.path(Wanted(QUALITATIVE, "summary", 0))
+        if not predictions.exists():
+            return []
+        soda, test = self.request.dataset.soda, self.data.test()
+        return [write_pages(predictions, test.references, soda, self.folder / "pages", rows()[QUALITATIVE].title)]

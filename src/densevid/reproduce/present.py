@@ -1,0 +1,95 @@
+"""Filled tables for people: Markdown, LaTeX, JSON and pictures, one of each a table, and all of them in one report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from densevid.artifacts import provenance, write_json, write_text
+from densevid.evaluation.report import Table as ShownTable
+from densevid.evaluation.report import as_latex, as_markdown
+from densevid.reproduce.filled_table import TIMES as LINE_TIMES
+from densevid.reproduce.filled_table import Cell, FilledLine, FilledTable
+from densevid.reproduce.ranking import ranking_table
+from densevid.reproduce.table_plots import plot_bars, plot_recall
+
+NOTHING = "–"
+GROUPS = {"ours": "", "oracle": "", "baseline": "baseline: ", "published": "published: "}
+TIMES = ("events/video", "train min", "train videos/s", "predict ms/video")
+
+
+def shown(filled: FilledTable) -> ShownTable:
+    """The table as text: scores in percent, the paper's own numbers beside ours where there are any."""
+    heads = [column.head for column in filled.table.columns]
+    papers = {head for head in heads if any(head in line.paper for line in filled.lines)}
+    header = [""]
+    for head in heads:
+        header += [head, f"{head} (paper)"] if head in papers else [head]
+    rows = []
+    for line in filled.lines:
+        cells = [f"{GROUPS[line.group]}{line.title}"]
+        for head, cell in zip(heads, line.cells, strict=True):
+            cells.append(cell_text(cell))
+            cells += [f"{line.paper[head]:.2f}" if head in line.paper else NOTHING] if head in papers else []
+        rows.append([*cells, *_times(line)])
+    title = f"Table {filled.table.number}. {filled.table.caption}. {filled.dataset.title}"
+    return ShownTable(title, [*header, *TIMES], rows)
+
+
+def cell_text(cell: Cell, digits: int = 2) -> str:
+    """Mean ± spread; how many of the seeds are there if not all are."""
+    if cell.mean is None:
+        return NOTHING
+    spread = f" ± {cell.spread:.{digits}f}" if cell.spread is not None else ""
+    missing = f" ({len(cell.values)} of {cell.seeds})" if len(cell.values) < cell.seeds else ""
+    return f"{cell.mean:.{digits}f}{spread}{missing}"
+
+
+def _times(line: FilledLine) -> list[str]:
+    return [cell_text(getattr(line, name), 1) for name in LINE_TIMES]
+
+
+def notes_of(filled: FilledTable) -> list[str]:
+    """What to know besides the numbers."""
+    seeds = max((cell.seeds for line in filled.lines for cell in line.cells), default=0)
+    notes = [f"Data: {filled.dataset.about}. Mean ± standard deviation over {seeds} seed{'s' * (seeds != 1)}."]
+    notes += [f"{fact}." for fact in filled.facts]
+    notes += [f"{line.title}: {'; '.join(line.notes)}." for line in filled.lines if line.notes]
+    return notes
+
+
+def markdown(filled: FilledTable, pictures: Sequence[Path]) -> str:
+    """A table with its notes, its ranking and its pictures."""
+    parts = [as_markdown(shown(filled)), "\n".join(f"- {note}" for note in notes_of(filled)) + "\n"]
+    if filled.table.ranking:
+        parts.append(as_markdown(ranking_table(filled)))
+    parts += [f"![{picture.stem}]({picture.name})\n" for picture in pictures]
+    return "\n".join(parts)
+
+
+def latex(filled: FilledTable) -> str:
+    """The same for a paper."""
+    tables = [shown(filled), *([ranking_table(filled)] if filled.table.ranking else [])]
+    text = "\n".join(map(as_latex, tables))
+    return text.replace("±", r"$\pm$").replace(NOTHING, "--").replace("Δ", r"$\Delta$")
+
+
+def write_table(filled: FilledTable, folder: Path) -> Path:
+    """table-N.md, .tex, .json and pictures; the path of the first."""
+    name = f"table-{filled.table.number}"
+    pictures = []
+    if plot_bars(folder / f"{name}.png", filled):
+        pictures.append(folder / f"{name}.png")
+    if filled.table.curve and plot_recall(folder / f"{name}-recall.png", filled):
+        pictures.append(folder / f"{name}-recall.png")
+    write_text(folder / f"{name}.md", markdown(filled, pictures))
+    write_text(folder / f"{name}.tex", latex(filled))
+    write_json(folder / f"{name}.json", {**filled.as_json(), "provenance": provenance(command="reproduce")})
+    return folder / f"{name}.md"
+
+
+def write_report(folder: Path, title: str) -> Path:
+    """All tables that were ever filled in this folder, in one file."""
+    files = sorted(folder.glob("table-*.md"))
+    write_text(folder / "report.md", f"# {title}\n\n" + "\n".join(file.read_text(encoding="utf-8") for file in files))
+    return folder / "report.md"

@@ -1,0 +1,98 @@
+"""Scores of event files, part by part, each computed once: a score file lies beside every file of predictions.
+
+A part is `2017` or `2018` (captioning by that protocol), `soda`, `proposals` or `segments`, and of captioning also
+`long.2017` and the like, for events of certain lengths. A score is `part.name` of one of them, or has a short name.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from densevid.artifacts import provenance, read_json, write_json
+
+LENGTHS: dict[str, dict[str, float]] = {"long": {"min_seconds": 50.0}, "short": {"max_seconds": 15.0}}
+HIGH_TIOU = "0.8"
+Scores = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """Scores event files against the references of a data set; `soda` is how annotators are joined.
+
+    Captions of given segments are of the first annotator's; where the others drew segments of their own
+    (`own_segments`), that annotator alone judges them.
+    """
+
+    references: tuple[Path, ...]
+    soda: str
+    own_segments: bool = False
+
+    def score(self, predictions: Path, parts: Iterable[str]) -> Scores:
+        """All parts of a file, those that are missing computed and kept."""
+        path = score_file(predictions)
+        known: Scores = read_json(path)["parts"] if path.exists() else {}
+        for part in sorted(set(parts) - known.keys()):
+            known[part] = self._part(predictions, part)
+            about = provenance(inputs=[predictions, *self.references], parts=sorted(known))
+            write_json(path, {"parts": known, "provenance": about})
+        return known
+
+    def _part(self, predictions: Path, part: str) -> dict[str, Any]:
+        from densevid.evaluation.evaluate import evaluate
+        from densevid.evaluation.result import as_json
+
+        lengths, _, protocol = part.rpartition(".")
+        captioning = protocol.isdigit()
+        settings: dict[str, Any] = {"metrics": ("captioning",) if captioning else (part,), **LENGTHS.get(lengths, {})}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            result = evaluate(
+                predictions, self._judges(predictions), protocol=protocol if captioning else "2018", **settings
+            )
+        content = as_json(result)
+        if captioning:
+            return {**content["captioning"]["average"], "events": content["coverage"]["events_per_video"]["mean"]}
+        if part == "soda":
+            return {"SODA_c": content["soda"]["c"][self.soda]["f1"]}
+        if part == "segments":
+            return dict(content["segments"]["micro"])
+        return _proposals(content["proposals"]["pooled"])
+
+    def _judges(self, predictions: Path) -> tuple[Path, ...]:
+        return self.references[:1] if self.own_segments and "segments" in predictions.stem else self.references
+
+
+def score_file(predictions: Path) -> Path:
+    """Where the scores of a file of predictions lie."""
+    return predictions.with_suffix(".scores.json")
+
+
+def part_of(score: str) -> str:
+    """The part that a score belongs to."""
+    if score == "SODA_c":
+        return "soda"
+    return "proposals" if score.startswith(("AR@", "R.8@")) else score.rpartition(".")[0]
+
+
+def value_of(scores: Scores, score: str) -> float | None:
+    """A score of a file; None where it is undefined or not computed."""
+    name = score if part_of(score) in ("soda", "proposals") else score.rpartition(".")[2]
+    value = scores.get(part_of(score), {}).get(name)
+    return None if value is None else float(value)
+
+
+def events_per_video(predictions: Path) -> float:
+    """How many events a file tells of a video."""
+    counts = [len(events) for events in read_json(predictions)["results"].values()]
+    return sum(counts) / max(len(counts), 1)
+
+
+def _proposals(found: dict[str, Any]) -> dict[str, Any]:
+    """Average recall, recall at the paper's high tIoU, and its curve."""
+    curve: Sequence[float] = found["curve"]["recall"][HIGH_TIOU]
+    recalls = {name: value for name, value in found.items() if name.startswith("AR@")}
+    return {**recalls, "R.8@100": curve[-1], "numbers": found["curve"]["proposals"], "curve": list(curve)}

@@ -1,0 +1,100 @@
+"""The lines of a table and where each of their numbers comes from: models with their seeds, baselines, the paper."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from densevid.reproduce.definitions import Column, Dataset, Table, TableRow, rows
+from densevid.reproduce.predict_models import Wanted
+
+Group = Literal["ours", "oracle", "baseline", "published"]
+GRADIENT = "gradient"
+
+# The trivial baselines by what they are predictions of: every table shows them.
+BASELINES: dict[str, dict[str, str]] = {
+    "most frequent sentence": {
+        "learned": "frequent_whole_video",
+        "summary": "frequent_whole_video-summary",
+        "segments": "segments_most_frequent",
+    },
+    "nearest neighbour's sentence": {"segments": "segments_nearest"},
+    "whole video, nearest neighbour": {"learned": "whole_video", "summary": "whole_video-summary"},
+    "prior grid, nearest neighbour": {"learned": "prior_grid", "summary": "prior_grid-summary"},
+    "change points, nearest neighbour": {"learned": "change_points", "summary": "change_points-summary"},
+}
+SHUFFLED = {"learned": "shuffled", "summary": "shuffled-summary", "segments": "shuffled-segments"}
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line: for every column (by its place) the predictions of each seed, or the file of a baseline."""
+
+    title: str
+    group: Group
+    models: dict[int, list[Wanted]] = field(default_factory=dict)
+    files: dict[int, str] = field(default_factory=dict)
+    paper: Mapping[str, float] = field(default_factory=dict)
+    note: str = ""
+    rows: tuple[str, ...] = ()
+
+    @property
+    def wanted(self) -> list[Wanted]:
+        """All predictions it needs of models."""
+        return [each for some in self.models.values() for each in some]
+
+
+def lines_of(table: Table, dataset: Dataset, seeds: int) -> list[Line]:
+    """Ours, what oracles would give, what the paper lists besides, and the baselines."""
+    ours = [_line(entry, table, dataset, seeds) for entry in table.rows]
+    published = [
+        Line(entry.title, "published", paper=_papers(entry.paper, table, dataset), note=entry.note)
+        for entry in table.published
+    ]
+    return [*ours, *published, *_baselines(table), *_shuffled(table, seeds)]
+
+
+def wanted_by(lines: Iterable[Line]) -> list[Wanted]:
+    """Every prediction of a model that lines need, once."""
+    return list(dict.fromkeys(each for line in lines for each in line.wanted))
+
+
+def _line(entry: TableRow, table: Table, dataset: Dataset, seeds: int) -> Line:
+    models: dict[int, list[Wanted]] = {}
+    for place, column in enumerate(table.columns):
+        source = entry.source(column)
+        if source is not None and _has(source[0], column):
+            models[place] = [Wanted(*source, seed) for seed in range(seeds)]
+    title = entry.title or rows()[entry.rows[0]].title_on(dataset)
+    paper = _papers(entry.paper, table, dataset)
+    return Line(title, "oracle" if entry.oracle else "ours", models, paper=paper, rows=tuple(entry.rows))
+
+
+def _has(row: str, column: Column) -> bool:
+    """The gradient is measured of some rows alone."""
+    return column.of != GRADIENT or rows()[row].gradient
+
+
+def _papers(numbers: Mapping[str, float], table: Table, dataset: Dataset) -> Mapping[str, float]:
+    """The paper's numbers, where the data set is the paper's."""
+    return numbers if table.paper_data == dataset.name else {}
+
+
+def _baselines(table: Table) -> list[Line]:
+    lines = []
+    for title, files in BASELINES.items():
+        own = {place: files[column.of] for place, column in enumerate(table.columns) if column.of in files}
+        if own:
+            lines.append(Line(title, "baseline", files=own))
+    return lines
+
+
+def _shuffled(table: Table, seeds: int) -> list[Line]:
+    """The model of the table on the features of other videos."""
+    models: dict[int, list[Wanted]] = {}
+    for place, column in enumerate(table.columns):
+        row = table.shuffled.get("segments" if column.of == "segments" else "learned")
+        if column.of in SHUFFLED and row is not None:
+            models[place] = [Wanted(row, SHUFFLED[column.of], seed) for seed in range(seeds)]
+    return [Line("shuffled features", "baseline", models)] if models else []

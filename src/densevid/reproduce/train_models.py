@@ -1,0 +1,162 @@
+"""Train the models that tables need, several at a time on one device, each resumable and done once.
+
+Needs torch, numpy and safetensors alone. What a run says goes to `train.log` in its folder; a run that fails is told
+and the others go on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from statistics import median
+
+from densevid.artifacts import provenance, write_json
+from densevid.errors import InputError, one_line
+from densevid.progress import duration
+from densevid.reproduce.caption_gradient import write_gradient
+from densevid.reproduce.model_runs import TRAINED, ModelRun
+from densevid.reproduce.prepared_data import Files, PreparedData
+from densevid.training.metrics import read_metrics
+from densevid.training.run import TrainingJob, train
+from densevid.training.run_folder import RunFolder
+
+LOG = "train.log"
+Report = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What to compute with: how many runs share the device, and what each has."""
+
+    device: str | None = None
+    parallel: int = 1
+    workers: int = 0
+    threads: int | None = None
+
+
+@dataclass(frozen=True)
+class Training:
+    """One run with its files, as it travels to a process."""
+
+    run: ModelRun
+    training: Files
+    validation: Files | None
+    machine: Machine
+    limit_steps: int | None = None
+
+    def job(self) -> TrainingJob:
+        """What `densevid train` would do."""
+        return TrainingJob(
+            config=self.run.config,
+            training=self.training,
+            validation=self.validation,
+            out=self.run.folder,
+            start_from=self.run.start_from.model if self.run.start_from else None,
+            resume=True,
+            device=self.machine.device,
+            workers=self.machine.workers,
+            limit_steps=self.limit_steps,
+        )
+
+
+def train_all(
+    runs: Sequence[ModelRun], data: PreparedData, machine: Machine, limit: int | None, report: Report
+) -> list[str]:
+    """Train what is not trained yet, first those that others start from; what failed, a line each."""
+    failed: list[str] = []
+    for wave in (False, True):
+        todo = [run for run in runs if (run.start_from is not None) == wave and not _done(run)]
+        trainings = [Training(run, data.training(run.row), data.validation(run.row), machine, limit) for run in todo]
+        failed += _train_together(trainings, machine.parallel, report)
+    return failed
+
+
+def _done(run: ModelRun) -> bool:
+    return run.trained is not None and (run.gradient.exists() or not run.row.gradient)
+
+
+def _train_together(trainings: Sequence[Training], parallel: int, report: Report) -> list[str]:
+    if not trainings:
+        return []
+    begun, failed = time.monotonic(), []
+    for number, (training, error) in enumerate(_finished(trainings, parallel), start=1):
+        left = duration((time.monotonic() - begun) / number * (len(trainings) - number))
+        state = f"failed ({error}; see {training.run.folder / LOG})" if error else "trained"
+        report(f"{number} of {len(trainings)}: {training.run.name}: {state}, {left} left")
+        failed += [f"{training.run.name}: {error}"] if error else []
+    return failed
+
+
+def _finished(trainings: Sequence[Training], parallel: int) -> Iterable[tuple[Training, str | None]]:
+    """Each with what went wrong, as they finish; one at a time in this process, more in processes of their own."""
+    if parallel == 1:
+        for training in trainings:
+            yield training, train_one(training)
+        return
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(parallel, mp_context=spawn, max_tasks_per_child=1) as pool:
+        futures: dict[Future[str | None], Training] = {pool.submit(train_one, each): each for each in trainings}
+        try:
+            for future in as_completed(futures):
+                died = future.exception()
+                yield futures[future], f"its process died ({died})" if died else future.result()
+        except KeyboardInterrupt:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def train_one(training: Training) -> str | None:
+    """Train one model to its end and note how long it took; what went wrong, if anything."""
+    import torch
+
+    run, machine = training.run, training.machine
+    if machine.threads is not None:
+        torch.set_num_threads(machine.threads)
+    run.folder.parent.mkdir(parents=True, exist_ok=True)
+    log = run.folder.parent / f".seed-{run.seed}.log"  # a run folder must be empty when it begins
+    try:
+        with log.open("a", encoding="utf-8") as file, contextlib.redirect_stderr(file):
+            if run.trained is None:
+                train(training.job(), report=lambda line: print(line, file=sys.stderr, flush=True))
+                write_json(run.folder / TRAINED, training_facts(training))
+            if run.row.gradient and not run.gradient.exists():
+                write_gradient(run, training.training, machine.device)
+    except (InputError, MemoryError, torch.OutOfMemoryError) as error:
+        return one_line(error) or type(error).__name__
+    finally:
+        if run.folder.is_dir() and log.exists():
+            with (run.folder / LOG).open("a", encoding="utf-8") as whole:
+                whole.write(log.read_text(encoding="utf-8"))
+            log.unlink()
+    return None
+
+
+def training_facts(training: Training) -> dict[str, object]:
+    """How long the run took, over all its sittings and without start-up, and on what."""
+    import torch
+
+    run = training.run
+    rows = [row for row in read_metrics(RunFolder(run.folder).metrics) if row["seconds"]]
+    rates = [float(row["samples_per_second"]) for row in rows if row["split"] == "training"]
+    cuda = torch.cuda.is_available() and not (training.machine.device or "cuda").startswith("cpu")
+    return {
+        "row": run.row.name,
+        "seed": run.seed,
+        "seconds": sitting_seconds([float(row["seconds"]) for row in rows]),
+        "steps": max((int(row["step"]) for row in rows), default=0),
+        "samples_per_second": median(rates) if rates else None,
+        "parallel": training.machine.parallel,
+        "device": torch.cuda.get_device_name() if cuda else f"CPU, {torch.get_num_threads()} threads",
+        "provenance": provenance(config_hash=run.config.hash, model=run.hash),
+    }
+
+
+def sitting_seconds(seconds: Sequence[float]) -> float:
+    """The clock of a run starts anew with every sitting: the sum of the last reading of each."""
+    ends = [now for now, later in zip(seconds, [*seconds, 0.0][1:], strict=True) if later < now]
+    return sum(ends)

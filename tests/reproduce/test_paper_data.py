@@ -1,0 +1,101 @@
+"""ActivityNet Captions and YouCook2: their real annotation files, generated features in the layout of the archives."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from densevid.cli import main
+from densevid.data.annotations import read_annotations
+from densevid.reproduce.definitions import datasets, rows
+from densevid.reproduce.prepared_data import Inputs, PaperData, split_folder
+
+VIDEOS = {"training": 8, "validation": 4}
+Lengths = list[tuple[str, float]]
+
+
+def write_features(folder: Path, videos: Iterable[tuple[str, float]]) -> str:
+    """Two files a video, half a second a row, as the archives hold them; the lines of the duration file."""
+    folder.mkdir(parents=True)
+    rng, lines = np.random.default_rng(0), []
+    for video, seconds in videos:
+        steps = max(1, int(seconds * 2))
+        for stream, width in (("resnet", 2048), ("bn", 1024)):
+            np.save(folder / f"{video}_{stream}.npy", rng.normal(size=(steps, width)).astype(np.float32))
+        lines.append(f"{video},{seconds},{steps * 15}\n")
+    return "".join(lines)
+
+
+def shortest(durations: dict[str, float | None], count: int) -> Lengths:
+    known = [(video, seconds) for video, seconds in durations.items() if seconds is not None]
+    return sorted(known, key=lambda pair: pair[1])[:count]
+
+
+@pytest.fixture(scope="module")
+def features(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("features")
+    for name in ("activitynet", "youcook2"):
+        files = datasets()[name].annotations
+        lines = ""
+        for split, part in (("training", "train"), ("validation", "test")):
+            told = read_annotations(shared / "data" / name / files[part][0], split=split)
+            lines += write_features(root / name / split, shortest(told.durations, VIDEOS[split]))
+        (root / name / f"{name}_duration_frame.csv").write_text(lines)
+    return root
+
+
+def words(table: str, name: str, shared: Path, features: Path, out: Path, *more: str) -> list[str]:
+    files = ["--annotations", str(shared / "data" / name), "--features", str(features / name)]
+    machine = ["--device", "cpu", "--threads", "1", "--out", str(out)]
+    return ["reproduce", table, "--data", name, *files, "--quick", *machine, *more]
+
+
+@pytest.mark.parametrize(("name", "table", "row"), [("activitynet", 1, "end-to-end"), ("youcook2", 3, "end-to-end")])
+def test_the_way_from_the_archives_to_a_table(
+    name: str, table: int, row: str, shared: Path, features: Path, tmp_path: Path
+) -> None:
+    assert main(words(f"{table},2", name, shared, features, tmp_path, "--rows", f"{row},captions-2")) == 0
+    folder = tmp_path / f"{name}-quick"
+    filled = json.loads((folder / "tables" / f"table-{table}.json").read_text())
+    ours = next(line for line in filled["lines"] if line["title"] == rows()[row].title)
+    assert ours["paper"]["M"] == {"activitynet": 9.56, "youcook2": 6.58}[name]
+    assert all(cell["mean"] is not None for cell in ours["scores"].values())
+    assert any(f"{VIDEOS['validation']} of" in fact for fact in filled["facts"]), "what is missing is said"
+    submission = json.loads((folder / "tables" / "submission.json").read_text())
+    assert len(submission["results"]) == VIDEOS["validation"]
+    assert all(video.startswith("v_") for video in submission["results"]) == (name == "activitynet")
+
+
+def test_references_are_the_annotators_own(shared: Path, features: Path, tmp_path: Path) -> None:
+    inputs = Inputs(annotations=shared / "data" / "activitynet", features=features / "activitynet")
+    data = PaperData(datasets()["activitynet"], inputs, tmp_path, quick=False)
+    test = data.test()
+    assert len(test.references) == 2 and data.streams == (("resnet", 2048), ("bn", 1024))
+    for number, file in enumerate(test.references, start=1):
+        ours, theirs = (json.loads(path.read_text()) for path in (file, inputs.annotations / f"val_{number}.json"))
+        assert 0 < len(ours) <= VIDEOS["validation"]
+        for video, entry in ours.items():
+            assert entry["sentences"] == [" ".join(s.split()) for s in theirs[video]["sentences"]]
+            ends = np.minimum(np.array(theirs[video]["timestamps"]), theirs[video]["duration"])
+            np.testing.assert_allclose(entry["timestamps"], ends)
+
+
+def test_seconds_per_step_are_the_releases(shared: Path, features: Path, tmp_path: Path) -> None:
+    """duration x ceil(frames / duration x .5) / frames, of a file with 15 frames a row."""
+    inputs = Inputs(annotations=shared / "data" / "youcook2", features=features / "youcook2")
+    source = PaperData(datasets()["youcook2"], inputs, tmp_path, quick=False).test_source()
+    for line in (features / "youcook2" / "youcook2_duration_frame.csv").read_text().splitlines():
+        video, duration, frames = line.split(",")
+        if video in source:
+            wanted = float(duration) * np.ceil(int(frames) / float(duration) * 0.5) / int(frames)
+            assert float(source.extent(video).clock.seconds(1)) == pytest.approx(wanted)
+
+
+def test_a_folder_of_a_split_or_the_folder_itself(tmp_path: Path) -> None:
+    (tmp_path / "val").mkdir()
+    assert split_folder(tmp_path, "validation") == tmp_path / "val"
+    assert split_folder(tmp_path, "training") == tmp_path

