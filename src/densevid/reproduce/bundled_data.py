@@ -1,8 +1,9 @@
 """What the bundled model learns from, in one folder: captioned training clips, and quiet ones of which nobody tells.
 
 FOLDER/clips.json holds the entries of the training clips as they were, and those of drawn videos (`quiet_videos`) with
-no captions; FOLDER/features the features of both, reduced alike. Held-out clips are not in it, so nothing can be
-learnt from them. A still stays with the source of its clip: what is in `train-dev` is in no photograph of `train-fit`.
+no captions; FOLDER/features the features of both, reduced alike; the drawn videos themselves lie beside it, in
+FOLDER-quiet. Held-out clips are not in it, so nothing can be learnt from them. A still stays with the source of its
+clip: what is in `train-dev` is in no photograph of `train-fit`.
 """
 
 from __future__ import annotations
@@ -17,14 +18,12 @@ from densevid.data.extraction import Extraction
 from densevid.data.feature_store import FeatureStore
 from densevid.errors import InputError
 from densevid.reproduce.quiet_videos import QuietVideo, write_quiet_videos
-from densevid.video.backbones import find_backbone
+from densevid.video.recipes import extractor_of
 from densevid.video.reduction import FILE as REDUCTION
-from densevid.video.reduction import Reduction, reduced
 
 TRAINING = "train"
 SEED = 1  # of what is learnt from; what is asked about is drawn with others
 EACH = 20  # quiet videos of a kind
-SECONDS = 12.0
 Report = Callable[[str], None]
 
 
@@ -34,10 +33,11 @@ def write_bundled_data(clips: Path, store: Path, folder: Path, each: int = EACH,
     collection = ClipCollection.read(clips, pixels=True)
     training = collection.split(TRAINING)
     photographs = [collection.file(clip) for clip in training]
-    drawn = write_quiet_videos(folder / "quiet", photographs, each, SEED, SECONDS)
-    say(f"{folder / 'quiet'}: {len(drawn)} quiet videos")
+    videos = folder.with_name(f"{folder.name}-quiet")
+    drawn = write_quiet_videos(videos, photographs, each, SEED)
+    say(f"{videos}: {len(drawn)} quiet videos")
     features = copied(FeatureStore.open(store), [clip.name for clip in training], folder / "features")
-    extract_reduced([folder / "quiet"], features.path, Reduction.load(store), say)
+    extract_alike([videos], features.path, features, say)
     told = {clip.name: content[clip.name] for clip in training}
     write_json(folder / "clips.json", told | quiet_entries(drawn, content))
     say(f"{folder}: {len(told)} clips with captions and {len(drawn)} quiet ones")
@@ -51,9 +51,8 @@ def copied(store: FeatureStore, videos: Sequence[str], out: Path) -> FeatureStor
     fresh = FeatureStore.create(
         out, store.streams, dtype=store.manifest.dtype, recipe=store.recipe, provenance=about, resume=True
     )
-    if store.reduction is None:
-        raise InputError(f"{store}: has no {REDUCTION}; make it with densevid extract --reduce")
-    store.reduction.save(out / REDUCTION)
+    if store.reduction is not None:
+        store.reduction.save(out / REDUCTION)
     with fresh.writer(commit_every=len(videos)) as writer:
         for video in videos:
             if video not in fresh:
@@ -61,14 +60,21 @@ def copied(store: FeatureStore, videos: Sequence[str], out: Path) -> FeatureStor
     return fresh
 
 
-def extract_reduced(inputs: Sequence[Path], out: Path, reduction: Reduction, say: Report = print) -> FeatureStore:
-    """Two-stream features of video files, reduced by an earlier fit, added to a store."""
+def extract_alike(inputs: Sequence[Path], out: Path, like: FeatureStore, say: Report = print) -> FeatureStore:
+    """Features of video files, made and reduced as those of another store, added to a store."""
+    if like.recipe is None:
+        raise InputError(f"{like}: does not say how its features are made")
     extraction = Extraction(inputs, workers=1)
-    extractor = extraction.extractor(reduced(find_backbone("two-stream"), reduction))
+    extractor = extractor_of(like.recipe, like.reduction)
     store = extraction.open_store(out, extractor, resume=True)
-    reduction.save(store.path / REDUCTION)
+    if like.reduction is not None:
+        like.reduction.save(store.path / REDUCTION)
     for outcome in extraction.run(extractor):
         say(f"{outcome.job.video}: {outcome.error or 'features extracted'}")
+    if extraction.report.failed:
+        raise InputError(
+            f"{out}: {len(extraction.report.failed)} videos have no features: {extraction.report.failed[0]}"
+        )
     store.refresh()
     return store
 
@@ -78,7 +84,7 @@ def quiet_entries(drawn: Sequence[QuietVideo], content: Mapping[str, Any]) -> di
     return {
         video.file.stem: {
             "split": TRAINING,
-            "seconds": SECONDS,
+            "seconds": video.seconds,
             "source": _source(video, content),
             "captions": [],
         }

@@ -24,6 +24,7 @@ from densevid.video.composition import ENCODER, pictures
 Picture = npt.NDArray[np.uint8]  # height x width x 3, red green blue
 Draw = Callable[[np.random.Generator, Path], Iterator[Picture]]
 WIDTH, HEIGHT, RATE = 224, 168, 25
+SECONDS = 12.0
 SLIDE_SECONDS = (2.0, 6.0)
 STILL_FROM = 2.0  # seconds into a clip at most, where its photograph is taken
 WORDS = "overview results method figure budget year plan growth summary team market data question answer goals time"
@@ -31,18 +32,19 @@ WORDS = "overview results method figure budget year plan growth summary team mar
 
 @dataclass(frozen=True)
 class QuietVideo:
-    """A drawn video: its kind, its file, and the photograph's file where it shows one."""
+    """A drawn video: its kind, its file, its length, and the photograph's file where it shows one."""
 
     kind: str
     file: Path
+    seconds: float
     photograph: Path | None
 
 
 def write_quiet_videos(
-    folder: Path, photographs: Sequence[Path], each: int, seed: int, seconds: float = 12.0
+    folder: Path, photographs: Sequence[Path], each: int, seed: int, seconds: float | None = None
 ) -> list[QuietVideo]:
     """`each` videos of every kind; `photographs` are videos whose frames become stills. What is there stays."""
-    drawn = []
+    drawn, seconds = [], seconds or SECONDS
     for place, (kind, draw) in enumerate(KINDS.items()):
         for number in range(each):
             rng = np.random.default_rng((seed, place, number))
@@ -50,7 +52,7 @@ def write_quiet_videos(
             file = folder / f"quiet-{kind}-{seed}-{number:03d}.mp4"
             if not file.exists():
                 _encode(file, islice(draw(rng, photograph), round(seconds * RATE)))
-            drawn.append(QuietVideo(kind, file, photograph if kind == "still" else None))
+            drawn.append(QuietVideo(kind, file, seconds, photograph if kind == "still" else None))
     return drawn
 
 
