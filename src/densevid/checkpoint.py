@@ -68,8 +68,13 @@ def model_files(folder: Path | str) -> list[Path]:
     return [Path(folder) / name for name in FILES if (Path(folder) / name).is_file()]
 
 
-def save_model(folder: Path | str, loaded: LoadedModel, provenance: Mapping[str, Any]) -> None:
-    """Write a model folder whole or not at all; an older model of that name is replaced at the last moment."""
+def save_model(
+    folder: Path | str, loaded: LoadedModel, provenance: Mapping[str, Any], *, half_precision: bool = False
+) -> None:
+    """Write a model folder whole or not at all; an older model of that name is replaced at the last moment.
+
+    `half_precision` halves the weights' file; they are read back as single precision, rounded.
+    """
     require_replaceable(folder)
     folder = Path(folder).resolve()
     try:
@@ -80,7 +85,7 @@ def save_model(folder: Path | str, loaded: LoadedModel, provenance: Mapping[str,
     try:
         fresh = workspace / "new"
         fresh.mkdir()
-        _write_files(fresh, loaded, provenance)
+        _write_files(fresh, loaded, provenance, torch.float16 if half_precision else None)
         if folder.exists():
             folder.rename(workspace / "old")
         fresh.rename(folder)
@@ -90,8 +95,10 @@ def save_model(folder: Path | str, loaded: LoadedModel, provenance: Mapping[str,
         shutil.rmtree(workspace, ignore_errors=True)
 
 
-def _write_files(folder: Path, loaded: LoadedModel, provenance: Mapping[str, Any]) -> None:
-    weights = {name: tensor.detach().cpu().contiguous() for name, tensor in loaded.model.state_dict().items()}
+def _write_files(
+    folder: Path, loaded: LoadedModel, provenance: Mapping[str, Any], precision: torch.dtype | None
+) -> None:
+    weights = {name: _stored(name, tensor, precision) for name, tensor in loaded.model.state_dict().items()}
     about = {"format": FORMAT, "provenance": provenance}  # under one key: safetensors keeps no order, so no same bytes
     save_file(weights, folder / WEIGHTS, metadata={"densevid": json.dumps(about)})
     settings = {"format": {"version": FORMAT}, **loaded.config.as_dict(), "provenance": provenance}
@@ -103,6 +110,16 @@ def _write_files(folder: Path, loaded: LoadedModel, provenance: Mapping[str, Any
         (folder / CALIBRATION).write_text(toml_text(loaded.calibration), encoding="utf-8")
     if loaded.reduction is not None:
         loaded.reduction.save(folder / REDUCTION)
+
+
+def _stored(name: str, tensor: Tensor, precision: torch.dtype | None) -> Tensor:
+    """A weight as it is written; one that is too large for the precision is an error, not infinity."""
+    tensor = tensor.detach().cpu().contiguous()
+    if precision is None or not tensor.is_floating_point():
+        return tensor
+    if not torch.isfinite(narrow := tensor.to(precision)).all():
+        raise InputError(f"{name} holds {tensor.abs().max():.3g}, more than {precision} can; keep single precision")
+    return narrow
 
 
 def load_model(folder: Path | str) -> LoadedModel:

@@ -30,7 +30,7 @@ from densevid.video.reduction import Reduction
 
 @dataclass(frozen=True)
 class Sample:
-    """One segment of a video, or several that share its features, with all the video's events, in steps."""
+    """One segment of a video, several that share its features, or none, with all the video's events, in steps."""
 
     number_P: Tensor  # numbers of the segments in their dataset
     video: str
@@ -183,7 +183,8 @@ def collate(samples: Sequence[Sample], window: int) -> Batch:
     count_B = torch.tensor([len(sample.events_G2) for sample in samples])
     events_BG2 = pad_sequence([sample.events_G2 for sample in samples], batch_first=True)
     index_P = torch.cat([sample.segment_index_P for sample in samples])
-    row_P = torch.repeat_interleave(torch.tensor([len(sample.number_P) for sample in samples]))
+    segments_B = torch.tensor([len(sample.number_P) for sample in samples])
+    row_P = torch.repeat_interleave(segments_B)
     return Batch(
         videos=[sample.video for sample in samples],
         features_BTF=_padded_features(samples, window),
@@ -194,7 +195,7 @@ def collate(samples: Sequence[Sample], window: int) -> Batch:
         segment_P2=events_BG2[row_P, index_P],
         segment_index_P=index_P,
         words_PL=torch.cat([sample.words_PL for sample in samples]),
-        video_P=row_P if len(row_P) > len(samples) else None,
+        video_P=None if bool((segments_B == 1).all()) else row_P,
         padded=bool((steps_B < window).any()),
     )
 
@@ -226,7 +227,8 @@ def events_in_window(
 def encode_all(vocabulary: Vocabulary, sentences: Sequence[str], max_words: int) -> Tensor:
     """The ids of all sentences, N x (max_words + 1), padded with `<pad>`."""
     rows = [vocabulary.encode(sentence, max_words) for sentence in sentences]
-    return torch.tensor([row + [PAD] * (max_words + 1 - len(row)) for row in rows])
+    padded = [row + [PAD] * (max_words + 1 - len(row)) for row in rows]
+    return torch.tensor(padded, dtype=torch.int64).reshape(-1, max_words + 1)
 
 
 def _require_widths(source: FeatureSource, config: Config) -> None:

@@ -1,7 +1,8 @@
 """Footage that two splits of a collection share although their sources have different names.
 
 Each clip is one vector: the mean of its features, or thumbnails of its first seconds. The mean of all clips is
-taken off, and two clips of different splits whose vectors then point the same way are reported.
+taken off, and two clips of different splits whose vectors then point the same way are reported. Clips without captions
+are left out: black is black.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ def near_duplicates(collection: ClipCollection, split: str, *, threshold: float 
     """For every clip of a split its best look-alike outside it, if there is one; the most alike first."""
     inside = {clip.name for clip in collection.split(split)}
     vectors_ND = clip_vectors(collection)
-    here = np.array([clip.name in inside for clip in collection.clips])
-    names = np.array([clip.name for clip in collection.clips])
+    told = [clip for clip in collection.clips if clip.captions]
+    here = np.array([clip.name in inside for clip in told])
+    names = np.array([clip.name for clip in told])
     found = []
     for block in np.array_split(np.flatnonzero(here), max(1, here.sum() // BLOCK)) if not here.all() else ():
         cosine = vectors_ND[block] @ vectors_ND[~here].T
@@ -42,8 +44,9 @@ def near_duplicates(collection: ClipCollection, split: str, *, threshold: float 
 
 
 def clip_vectors(collection: ClipCollection) -> FloatArray:
-    """One direction per clip, relative to the mean of all."""
-    vectors_ND = np.array([_vector(collection, clip) for clip in collection.clips], dtype=np.float32)
+    """One direction per clip that has captions, relative to the mean of all."""
+    told = [clip for clip in collection.clips if clip.captions]
+    vectors_ND = np.array([_vector(collection, clip) for clip in told], dtype=np.float32)
     vectors_ND -= vectors_ND.mean(axis=0)
     length_N1 = np.linalg.norm(vectors_ND, axis=1, keepdims=True)
     return np.asarray(vectors_ND / np.maximum(length_N1, np.finfo(np.float32).tiny))

@@ -4,6 +4,8 @@ A meaning is a set of clips for which the same can be said: a shared sentence, o
 The cast of an event is up to four clips, each of another source, for which its meaning holds, with so much footage
 that an event of any length could be cut from it. The length is drawn without regard to the cast and the cast without
 regard to the length, so what is seen says nothing about where in an event one is.
+
+A clip without captions is quiet: black, a still, slides, footage in which nothing happens. It is background too.
 """
 
 from __future__ import annotations
@@ -58,12 +60,13 @@ class Footage:
 
 
 class FootagePool:
-    """A split's footage: `events` for what is captioned, `background` for what never is."""
+    """A split's footage: `events` for what is captioned, `background` for what never is, `quiet` ones among it."""
 
     def __init__(self, clips: Sequence[Clip], tick: float, name: str) -> None:
         self.tick = tick
-        aside = _set_aside(clips, name)
-        self.background = Footage.of([clip for clip in clips if clip.source in aside], tick)
+        aside = _set_aside([clip for clip in clips if clip.captions], name)
+        self.quiet = Footage.of([clip for clip in clips if not clip.captions], tick)
+        self.background = Footage.of([clip for clip in clips if clip.source in aside or not clip.captions], tick)
         self.events = Footage.of([clip for clip in clips if clip.source not in aside and clip.captions], tick)
         if len(set(self.events.source_N.tolist())) < FEWEST_SOURCES // 2:
             raise InputError(f"split {name!r}: too few of its clips have captions to compose timelines from them")

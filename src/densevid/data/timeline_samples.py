@@ -29,13 +29,15 @@ SEGMENTS_APART = 64  # more than any video gives: keeps the numbers of segments 
 SORTED_TOGETHER = 4  # batches; those of similar length are padded less
 STEPS_APART, CLIP_STEPS_APART = 96, 32  # lengths of batches: few of them, since kernels are compiled for each
 LONGEST_CLIP = 64  # steps; of a longer one a part is shown
+QUIET_EVERY = 13  # videos: in one nothing happens. A prime, so that no rank gets them all
 Indices = tuple[list[int], list[int]]  # of videos and of clips
 
 
 class TimelineSamples(Dataset[Sample]):
     """Sample i is timeline i with some of its events and a sentence for each; `clip(i)` is a clip by chance.
 
-    `len` is the number of videos of an epoch (`training.timelines`); any index beyond it works, too.
+    `len` is the number of videos of an epoch (`training.timelines`); any index beyond it works, too. Where the split
+    has quiet clips (without captions), one video in thirteen shows these alone: it has no events.
     """
 
     def __init__(self, generator: TimelineGenerator, vocabulary: Vocabulary, config: Config) -> None:
@@ -65,17 +67,25 @@ class TimelineSamples(Dataset[Sample]):
     def fingerprint(self) -> dict[str, object]:
         """What tells these samples from others."""
         first = self.generator.plan(0)
-        return {"split": self.generator.split, "clips": len(self.generator.pool.events), "first": first.seconds}
+        quiet = {"quiet": len(self.generator.pool.quiet)} if self.has_quiet else {}
+        return {"split": self.generator.split, "clips": len(self.generator.pool.events), "first": first.seconds} | quiet
+
+    @property
+    def has_quiet(self) -> bool:
+        """Whether there is footage for videos in which nothing happens."""
+        return len(self.generator.pool.quiet) > 0
 
     def summary(self) -> str:
         """One line."""
         pool = self.generator.pool
         clips = f"{len(pool.events):,} clips, {len(pool.background):,} more as background"
+        clips += f", {len(pool.quiet):,} of them quiet" if self.has_quiet else ""
         return f"timelines without end, {self.count:,} an epoch, composed of {clips}"
 
     def __getitem__(self, index: int) -> Sample:
         rng = np.random.default_rng((self.generator.seed, CHOICE, index))
-        timeline = self.generator.video(index)
+        is_quiet = self.has_quiet and index % QUIET_EVERY == QUIET_EVERY - 1
+        timeline = self.generator.quiet_video(index) if is_quiet else self.generator.video(index)
         features_TF = timeline.track.values[: self.window]
         events = [event for event in timeline.plan.events if event.start < len(features_TF)]
         chosen = rng.permutation(len(events))[: self.segments_per_video].tolist()
@@ -110,8 +120,8 @@ class TimelineSamples(Dataset[Sample]):
             video=name,
             steps=len(features_TF),
             features_TF=features_TF,
-            events_G2=torch.tensor(spans).float(),
-            segment_index_P=torch.tensor(chosen),
+            events_G2=torch.tensor(spans).float().reshape(-1, 2),
+            segment_index_P=torch.tensor(chosen, dtype=torch.int64),
             words_PL=encode_all(self.vocabulary, said, self.max_words),
         )
 
@@ -138,6 +148,8 @@ class TimelineLoader:
         self._next = -1  # the step, counted from the beginning of the run, that they give next
         if size < self.share.ranks:
             raise InputError(f"a batch of {size} videos is too small for {self.share.ranks} processes")
+        if dataset.has_quiet and size < 2 * self.share.ranks:
+            raise InputError(f"a batch of {size} videos could be quiet ones alone; set training.batch_size higher")
 
     def steps(self, epoch: int) -> int:
         """How many batches an epoch has."""

@@ -2,6 +2,7 @@
 
 `TimelineGenerator(collection, split, seed).video(index)` depends on these four alone: training asks for ever higher
 indices, in any order and on any rank, and validation for the same first hundred again and again.
+`quiet_video(index)` is one in which nothing happens, where the collection has footage for it.
 """
 
 from __future__ import annotations
@@ -15,13 +16,15 @@ import numpy.typing as npt
 from densevid.data.clip_collection import ClipCollection, share_of
 from densevid.data.timeline_casting import compose
 from densevid.data.timeline_layout import Layout, LayoutTable
-from densevid.data.timeline_plan import TimelinePlan
+from densevid.data.timeline_plan import Shot, TimelinePlan, draw_dissolves, draw_ring, draw_window
 from densevid.data.timeline_pool import FootagePool
 from densevid.errors import InputError
 from densevid.tracks import Clock, FeatureTrack, FloatArray
 
 FRAME_RATE = 25
 LAYOUTS_TRIED = 200
+QUIET = 11  # sets the draws of quiet videos apart from those of videos with events
+MOST_QUIET_CLIPS = 3  # of one video
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,16 +72,34 @@ class TimelineGenerator:
                 return plan
         raise InputError(f"split {self.split!r} of {self.collection.folder}: its clips are too few to fill a timeline")
 
+    def quiet_plan(self, index: int) -> TimelinePlan:
+        """A video as long as any other that shows quiet clips alone, each as it is, round and round."""
+        quiet = self.pool.quiet
+        if not len(quiet):
+            raise InputError(f"split {self.split!r} of {self.collection.folder}: no clip is without captions")
+        rng = np.random.default_rng((*self._entropy, QUIET, index))
+        fitted = (self._layout(int(rng.integers(len(self.layouts)))) for _ in range(LAYOUTS_TRIED))
+        ticks = next(layout.ticks for layout in fitted if layout)
+        cast = rng.permutation(len(quiet))[: int(rng.integers(1, MOST_QUIET_CLIPS + 1))].tolist()
+        ring = draw_ring(rng, quiet, cast, float(quiet.ticks_N.max()), mixed=True)
+        shown = draw_window(rng, ring, ticks)
+        shots = [Shot(quiet.clips[clip], int(quiet.ticks_N[clip]), first, length) for clip, first, length in shown]
+        return TimelinePlan(self.tick, shots, draw_dissolves(rng, shots, self.tick), [])
+
     def video(self, index: int) -> Timeline:
         """A video at feature level."""
+        return self._composed(self.name(index), self.plan(index))
+
+    def quiet_video(self, index: int) -> Timeline:
+        """A video without events at feature level."""
+        return self._composed(f"{self.name(index)}-quiet", self.quiet_plan(index))
+
+    def _composed(self, name: str, plan: TimelinePlan) -> Timeline:
         if self.collection.features is None:
             raise InputError(f"{self.collection.folder}: has no features.npy; its timelines are made of pictures")
-        plan = self.plan(index)
         clock, recipe = Clock.uniform(self.tick), self.collection.recipe.id
         values_TF = blended(self.collection.features, plan)
-        return Timeline(
-            self.name(index), FeatureTrack(values_TF, clock, self.collection.streams, recipe, plan.seconds), plan
-        )
+        return Timeline(name, FeatureTrack(values_TF, clock, self.collection.streams, recipe, plan.seconds), plan)
 
     def _layout(self, number: int) -> Layout | None:
         if number not in self._fitted:

@@ -48,9 +48,12 @@ class Judged:
 
 
 def fit_calibration(captioner: Captioner, tracks: Mapping[str, FeatureTrack], truth: Truth) -> Calibration:
-    """Both curves, from what the captioner says of some videos; what it cannot read of a long one is not held true."""
-    videos = [video for video in tracks if truth.get(video)]
-    if not videos:
+    """Both curves, from what the captioner says of some videos; what it cannot read of a long one is not held true.
+
+    A video that is known to have no events counts too: whatever is proposed there is wrong.
+    """
+    videos = [video for video in tracks if video in truth]
+    if not any(truth[video] for video in videos):
         raise InputError("no video has both features and true events; are the ids written the same way?")
     proposed = judged_proposals(captioner, [tracks[video] for video in videos], [truth[video] for video in videos])
     first = Calibration(proposed.curve(), AS_IT_IS)
@@ -97,5 +100,6 @@ def judged_events(teller: Storyteller, tracks: Sequence[FeatureTrack], truth: Se
 
 def right_steps(spans_P2: Tensor, track: FeatureTrack, events: Sequence[Event]) -> Tensor:
     """Which intervals, in steps, overlap a true event well enough."""
-    truth_G2 = torch.from_numpy(track.clock.steps(np.array([(event.start, event.end) for event in events])))
+    seconds_G2 = np.array([(event.start, event.end) for event in events], dtype=np.float64).reshape(-1, 2)
+    truth_G2 = torch.from_numpy(track.clock.steps(seconds_G2))
     return (temporal_iou(spans_P2.to(truth_G2), truth_G2) >= RIGHT_IOU).any(dim=1)

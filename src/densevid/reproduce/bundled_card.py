@@ -1,0 +1,186 @@
+"""The bundled model's card and scores, written from what was measured: no number in them is typed by hand.
+
+`bundled_model score` wrote SCORES/dev.json and SCORES/val.json; the model folder gets README.md and scores.json.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from densevid.artifacts import fingerprint, provenance, read_json, write_json, write_text
+from densevid.captioning.installed_models import CARD, SCORES
+from densevid.checkpoint import WEIGHTS, LoadedModel, load_model
+from densevid.errors import InputError
+
+BASELINES = ("change points", "prior grid", "model, shuffled features")  # that timelines are compared with
+WANTED_CLIPS = {"METEOR": 24.0, "CIDEr": 30.0}
+WANTED_ABOVE = {"AR@10": 0.1, "F1": 0.1}  # over the best of the baselines
+DIGITS = {"AR@10": 3, "F1": 3}
+
+INTRODUCTION = """\
+# {name}
+
+The model that `densevid caption` uses unless another is named: it finds the events of a video and says a sentence about
+each. End to end, masked transformer with a gated event mask, {layers} layers of width {width}, {parameters:.1f} million
+numbers in half precision ({megabytes:.1f} MB), {words:,} words.
+
+Licence: Apache-2.0 for the weights; MSR-VTT, which they were trained on, is for research
+
+## Data
+
+MSR-VTT (Xu et al., CVPR 2016): web videos, 20 sentences a clip by paid annotators, published for research; the footage
+belongs to those who made it. We had a sample of it, {clips} clips for training, and composed timelines of them
+(`docs/timelines.md`): events lie as in ActivityNet Captions, whose figures, not whose words or videos, were used.
+No clip, picture or sentence is in this folder, only what was learnt. The features come from EfficientNet-Lite0, trained
+on ImageNet. Videos in which nothing happens (black, flat colour, noise, test cards, stills of training clips, slides)
+were drawn by a program and are among the background; one training video in thirteen holds nothing else.
+
+## Recipe
+
+The preset `bundled` of densevid {version}; `python -m densevid.reproduce.bundled_model --help` has every step from
+clips to this page. The training itself:
+
+    densevid train bundled --timelines DATA --features DATA/features --split train-fit --validation-split train-dev
+
+All choices were made on `train-dev`, a tenth of the training clips with sources of its own. The confidence was fitted
+on timelines of it. `val` was scored once.
+"""
+
+LIMITS = """\
+## Limits
+
+- It has seen about two hours of web video. Its sentences are short and general ("a man is talking"), and it guesses:
+  people, places and objects that are rare in its clips are called by the name of something common.
+- It was trained on timelines that are composed of clips, not filmed: it looks for a change of what is shown, and of one
+  long take it may tell one event or none. The scores above on timelines say nothing about ActivityNet.
+- It has no ears: what is said or played in a video does not count.
+- A confidence of .7 means that seven in ten such events overlapped a true one by half, on composed timelines. It does
+  not say whether the sentence is true.
+- Do not use it to judge people, or where a wrong sentence does harm. What annotators of web video take for granted
+  about men and women is in its sentences.
+"""
+
+
+def write_card(model: Path, scores: Path) -> list[Path]:
+    """Write both files into the model folder."""
+    measured = {name: read_json(scores / f"{name}.json") for name in ("dev", "val")}
+    weights = fingerprint(model / WEIGHTS)
+    for name, content in measured.items():
+        if content.get("weights") != weights:
+            raise InputError(f"{scores / name}.json: measured with other weights than {model / WEIGHTS}; score it anew")
+    block = provenance(inputs=[model / WEIGHTS, *(scores / f"{name}.json" for name in measured)], command="card")
+    write_text(model / CARD, card_text(load_model(model), model, measured["dev"], measured["val"]))
+    write_json(model / SCORES, {**plain_scores(measured["val"]), "provenance": block})
+    return [model / CARD, model / SCORES]
+
+
+def plain_scores(val: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    """What `densevid models` shows."""
+    clips, timelines = val["clips"]["model"], val["timelines"]["model"]
+    return {
+        "MSR-VTT val, single clips": {name: round(clips[name], 2) for name in WANTED_CLIPS},
+        "MSR-VTT val, composed timelines": {name: round(value, 4) for name, value in timelines.items()},
+    }
+
+
+def card_text(loaded: LoadedModel, folder: Path, dev: Mapping[str, Any], val: Mapping[str, Any]) -> str:
+    """The whole card."""
+    sections = [
+        _introduction(loaded, folder, val),
+        "## Scores\n",
+        *(line for name, content in (("val", val), ("train-dev", dev)) for line in _tables(name, content)),
+        _judgement(val),
+        *_quiet(val["quiet"]),
+        *_whole_videos(val.get("whole videos", {})),
+        LIMITS,
+    ]
+    return "\n".join(sections)
+
+
+def _introduction(loaded: LoadedModel, folder: Path, val: Mapping[str, Any]) -> str:
+    return INTRODUCTION.format(
+        name=folder.name,
+        layers=loaded.config.model.layers,
+        width=loaded.config.model.width,
+        parameters=sum(weight.numel() for weight in loaded.model.state_dict().values()) / 1e6,
+        megabytes=(folder / WEIGHTS).stat().st_size / 1e6,
+        words=len(loaded.vocabulary),
+        clips=val["training clips"],
+        version=val["provenance"]["densevid"],
+    )
+
+
+def _tables(name: str, content: Mapping[str, Any]) -> Iterator[str]:
+    about = content["timeline set"]
+    yield f"{content['clip count']} single clips of {name}, one sentence each, against all that people said of them:\n"
+    yield _table(content["clips"])
+    yield (
+        f"{about['videos']} timelines of {name}, real .mp4 files through `densevid extract`; AR@10 and METEOR 2018 of"
+        f" all that is proposed, F1 and SODA_c of the {about['short list']} best events, or of the summary, which has"
+        f" {about['events in a summary']} on average:\n"
+    )
+    yield _table(content["timelines"])
+
+
+def _table(rows: Mapping[str, Mapping[str, float]]) -> str:
+    names = list(next(iter(rows.values())))
+    lines = [["", *names], ["---"] * (len(names) + 1)]
+    lines += [[row, *(f"{numbers[name]:.{DIGITS.get(name, 2)}f}" for name in names)] for row, numbers in rows.items()]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+
+
+def _judgement(val: Mapping[str, Any]) -> str:
+    """What was aimed at, and whether it was reached."""
+    clips, timelines = val["clips"]["model"], val["timelines"]
+    lines = [_verdict(f"{name} of single clips", clips[name], wanted, 2) for name, wanted in WANTED_CLIPS.items()]
+    for name, above in WANTED_ABOVE.items():
+        best = max(timelines[row][name] for row in BASELINES)
+        lines.append(_verdict(f"{name} on timelines", timelines["model"][name], best + above, 3))
+    return "What was aimed at on val:\n\n" + "\n".join(lines) + "\n"
+
+
+def _verdict(what: str, value: float, wanted: float, digits: int) -> str:
+    verdict = "reached" if value >= wanted else "missed"
+    return f"- {what}: at least {wanted:.{digits}f}, measured {value:.{digits}f}: {verdict}"
+
+
+def _quiet(found: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    yield "## Videos in which nothing happens\n\nDrawn anew, stills of val clips; there should be no event:\n"
+    kept = ("videos", "videos with events", "events", "highest confidence")
+    lines = [["", *kept], ["---"] * 5, *([kind, *(f"{row[name]:g}" for name in kept)] for kind, row in found.items())]
+    yield "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+    if told := sorted({sentence for row in found.values() for sentence in row["told"]}):
+        yield f"It said of them: {'; '.join(map(_quoted, told))}.\n"
+
+
+def _whole_videos(content: Mapping[str, Any]) -> Iterator[str]:
+    if not content:
+        return
+    count = len(content["videos"])
+    yield f"## Whole videos\n\nAll that `densevid caption` says of the {count} videos that we tried, good or bad:\n"
+    for video, found in content["videos"].items():
+        yield f"**{video}**{_length(found)}\n\n" + "\n".join(_events(found)) + "\n"
+    yield from (f"- refused: {line}\n" for line in content["refused"])
+    for video, numbers in content["scores"].items():
+        said = ", ".join(f"{name} {value:.4g}" for name, value in numbers.items())
+        yield f"`{video}` is of ActivityNet Captions. Against its references: {said}.\n"
+
+
+def _events(found: Mapping[str, Any]) -> Iterable[str]:
+    if "failed" in found:
+        return [f"- failed: {found['failed']}"]
+    rows: Sequence[Mapping[str, Any]] = found["events"]
+    told = [
+        f"- {row['start']:g} to {row['end']:g} s, {row['confidence']:.2f}: {_quoted(row['sentence'])}" for row in rows
+    ]
+    return told or ["- nothing that it was sure of"]
+
+
+def _length(found: Mapping[str, Any]) -> str:
+    return f", {found['seconds']:g} s" if "seconds" in found else ""
+
+
+def _quoted(sentence: str) -> str:
+    return f'"{sentence}"'

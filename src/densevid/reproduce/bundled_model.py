@@ -1,0 +1,172 @@
+"""The model that comes with densevid, from clips to package files, one command after the other.
+
+Choices are made on `train-dev` (--on dev); `val` is scored once, and a second time is refused. MSRVTT holds clips.json
+and clips/*.mp4; STORE their two-stream features reduced to 512 (`densevid extract MSRVTT/clips --out S --reduce 512
+--fit-on MSRVTT/clips.json:train` writes S-512).
+
+  python -m densevid.reproduce.bundled_model data   --clips MSRVTT --features STORE --out DATA
+  python -m densevid.reproduce.bundled_model pixels --clips MSRVTT --features STORE --split train-dev --out DEV
+  python -m densevid.reproduce.bundled_model pixels --clips MSRVTT --features STORE --split val --out VAL
+  densevid train bundled --timelines DATA --features DATA/features --split train-fit --validation-split train-dev \\
+      --workers 8 --out RUN
+  python -m densevid.reproduce.bundled_model pack   --run RUN --data DATA --timelines DEV --out MODEL
+  python -m densevid.reproduce.bundled_model score  --model MODEL --clips MSRVTT --features STORE --on dev \\
+      --timelines DEV --out SCORES
+  python -m densevid.reproduce.bundled_model score  --model MODEL --clips MSRVTT --features STORE --on val \\
+      --timelines VAL --videos VIDEOS --annotations train.json val_1.json val_2.json --out SCORES
+  python -m densevid.reproduce.bundled_model card   --model MODEL --scores SCORES
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from densevid.artifacts import fingerprint, provenance, require_writable, write_json
+from densevid.captioning.installed_models import CARD, SCORES
+from densevid.checkpoint import WEIGHTS, load_model, model_files, save_model
+from densevid.data.annotations import read_annotations
+from densevid.data.clip_collection import ClipCollection
+from densevid.data.feature_layouts import open_features
+from densevid.data.feature_store import FeatureStore
+from densevid.data.timeline_set import write_timelines
+from densevid.data.timelines import TimelineGenerator
+from densevid.errors import InputError, run_main
+from densevid.events import Event
+from densevid.inference.captioner import Captioner
+from densevid.inference.fit_calibration import fit_calibration
+from densevid.reproduce.bundled_card import write_card
+from densevid.reproduce.bundled_data import EACH, extract_alike, write_bundled_data
+from densevid.reproduce.bundled_scores import Learnt, Subject, clip_scores, timeline_scores
+from densevid.reproduce.bundled_trials import caption_quiet_videos, caption_videos
+from densevid.tracks import FeatureTrack
+
+FITTED, CHOSEN = "train-fit", "train-dev"
+SPLITS = {"dev": CHOSEN, "val": "val"}
+MOST_BYTES = 16_000_000  # of a file in the package
+ANNOTATORS = 5
+CALIBRATED_ON, QUIET_CALIBRATED_ON = 100, 10  # composed timelines beside those of real files
+
+
+def make_data(args: argparse.Namespace) -> None:
+    """The folder that is trained from."""
+    write_bundled_data(args.clips, args.features, args.out, args.each)
+
+
+def make_pixels(args: argparse.Namespace) -> None:
+    """Timelines as real video files, and their features."""
+    generator = TimelineGenerator(ClipCollection.read(args.clips, pixels=True), args.split, seed=0)
+    write_timelines(generator, args.count, args.out, ANNOTATORS, lambda video: print(video, flush=True))
+    extract_alike([args.out / "videos"], args.out / "features", FeatureStore.open(args.features))
+
+
+def pack(args: argparse.Namespace) -> None:
+    """A run's model in half precision, with a confidence that is fitted on held-out timelines; its old card goes."""
+    for stale in (args.out / SCORES, args.out / CARD):
+        stale.unlink(missing_ok=True)
+    trained = load_model(args.run / "model")
+    block = provenance(inputs=model_files(args.run / "model"), config_hash=trained.config.hash, command="bundled_model")
+    save_model(args.out, trained, block, half_precision=True)
+    loaded = load_model(args.out)  # as rounded as everybody will have it
+    tracks, truth = _held_out(args.data, args.timelines)
+    fitted = fit_calibration(Captioner(loaded, device=args.device or "cpu"), tracks, truth)
+    save_model(args.out, replace(loaded, calibration=fitted.as_table()), block, half_precision=True)
+    for file in model_files(args.out):
+        if file.stat().st_size > MOST_BYTES:
+            raise InputError(f"{file}: {file.stat().st_size / 1e6:.1f} MB, more than a file of the package may have")
+        print(f"{file}: {file.stat().st_size / 1e6:.2f} MB")
+
+
+def _held_out(data: Path, timelines: Path) -> tuple[dict[str, FeatureTrack], dict[str, list[Event]]]:
+    """Timelines of real files, more that are composed of features, and some in which nothing happens."""
+    source = open_features(timelines / "features")
+    truth = dict(read_annotations([timelines / "references_1.json"]).events)
+    tracks = {video: source.track(video) for video in truth}
+    generator = TimelineGenerator(ClipCollection.read(data, features=data / "features"), CHOSEN, seed=1)
+    more = [generator.video(index) for index in range(CALIBRATED_ON)]
+    if len(generator.pool.quiet):
+        more += [generator.quiet_video(index) for index in range(QUIET_CALIBRATED_ON)]
+    for timeline in more:
+        tracks[timeline.video] = timeline.track
+        truth[timeline.video] = [Event(*timeline.plan.span(event), "") for event in timeline.plan.events]
+    return tracks, truth
+
+
+def score(args: argparse.Namespace) -> None:
+    """Measure, and write SCORES/dev.json or SCORES/val.json."""
+    target, split = args.out / f"{args.on}.json", SPLITS[args.on]
+    if args.on == "val" and target.exists():
+        raise InputError(f"{target}: val is scored once; choices are made with --on dev")
+    require_writable(target)
+    collection = ClipCollection.read(args.clips, features=args.features)
+    subject, learnt = Subject.of(args.model, args.device), Learnt.from_clips(collection, FITTED)
+    content: dict[str, Any] = {"split": split, "weights": fingerprint(args.model / WEIGHTS)}
+    content["training clips"], content["clip count"] = (len(collection.split(name)) for name in (FITTED, split))
+    content["clips"] = clip_scores(subject, learnt, collection, split)
+    content["timelines"], content["timeline set"] = timeline_scores(subject, learnt, args.timelines)
+    photographs = [args.clips / "clips" / f"{clip.name}.mp4" for clip in collection.split(split)]
+    content["quiet"] = caption_quiet_videos(args.model, args.out / f"quiet-{args.on}", photographs, args.each)
+    if args.videos is not None:
+        content["whole videos"] = caption_videos(args.model, args.videos, args.annotations)
+    inputs = [*model_files(args.model), args.clips / "clips.json", args.timelines / "references_1.json"]
+    write_json(target, {**content, "provenance": provenance(inputs=inputs, command="bundled_model score")})
+    for part in ("clips", "timelines"):
+        for row, numbers in content[part].items():
+            print(f"{part}, {row}: {', '.join(f'{name} {value:.4g}' for name, value in numbers.items())}")
+    print("quiet:", ", ".join(f"{kind} {found['events']} events" for kind, found in content["quiet"].items()))
+
+
+def make_card(args: argparse.Namespace) -> None:
+    """README.md and scores.json of the model folder."""
+    for path in write_card(args.model, args.scores):
+        print(path)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Parse and do one of the steps."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    steps = parser.add_subparsers(required=True, metavar="STEP")
+    verbs: dict[str, Callable[[argparse.Namespace], None]] = {
+        "data": make_data,
+        "pixels": make_pixels,
+        "pack": pack,
+        "score": score,
+        "card": make_card,
+    }
+    parsers = {name: steps.add_parser(name, help=verb.__doc__) for name, verb in verbs.items()}
+    for name, verb in verbs.items():
+        parsers[name].set_defaults(run_step=verb)
+    _add_paths(parsers)
+    parsers["data"].add_argument("--each", type=int, default=EACH, metavar="N", help="quiet videos of a kind")
+    parsers["pixels"].add_argument("--split", choices=SPLITS.values(), required=True)
+    parsers["pixels"].add_argument("--count", type=int, default=60, metavar="N", help="timelines (60)")
+    parsers["score"].add_argument("--on", choices=SPLITS, required=True)
+    parsers["score"].add_argument("--each", type=int, default=5, metavar="N", help="quiet videos of a kind (5)")
+    parsers["score"].add_argument("--videos", type=Path, metavar="FOLDER", help="whole videos to caption")
+    parsers["score"].add_argument("--annotations", type=Path, nargs="*", default=[], metavar="FILE")
+    for name in ("pack", "score"):
+        parsers[name].add_argument("--device", help="cpu, cuda, ...")
+    args = parser.parse_args(arguments)
+    args.run_step(args)
+    return 0
+
+
+def _add_paths(parsers: dict[str, argparse.ArgumentParser]) -> None:
+    """The folders that each step reads and writes; all are needed."""
+    paths = {
+        "data": ("clips", "features", "out"),
+        "pixels": ("clips", "features", "out"),
+        "pack": ("run", "data", "timelines", "out"),
+        "score": ("model", "clips", "features", "timelines", "out"),
+        "card": ("model", "scores"),
+    }
+    for name, needed in paths.items():
+        for path in needed:
+            parsers[name].add_argument(f"--{path}", type=Path, required=True, metavar=path.upper())
+
+
+if __name__ == "__main__":
+    run_main(main)

@@ -1,0 +1,160 @@
+"""Videos in which nothing happens, drawn on the spot: black, flat colour, noise, test patterns, stills, slides.
+
+The bundled model learns from some that nothing is to be told of them (`bundled_data`), and is asked about others that
+were drawn with another seed, of other photographs (`bundled_scores`). Nothing anywhere looks at pixels to know them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import islice, repeat
+from pathlib import Path
+
+import av
+import cv2
+import numpy as np
+import numpy.typing as npt
+from av.video.frame import VideoFrame
+
+from densevid.artifacts import atomic_path
+from densevid.video.composition import ENCODER, pictures
+
+Picture = npt.NDArray[np.uint8]  # height x width x 3, red green blue
+Draw = Callable[[np.random.Generator, Path], Iterator[Picture]]
+WIDTH, HEIGHT, RATE = 224, 168, 25
+SECONDS = 12.0
+SLIDE_SECONDS = (2.0, 6.0)
+STILL_FROM = 2.0  # seconds into a clip at most, where its photograph is taken
+WORDS = "overview results method figure budget year plan growth summary team market data question answer goals time"
+
+
+@dataclass(frozen=True)
+class QuietVideo:
+    """A drawn video: its kind, its file, its length, and the photograph's file where it shows one."""
+
+    kind: str
+    file: Path
+    seconds: float
+    photograph: Path | None
+
+
+def write_quiet_videos(
+    folder: Path, photographs: Sequence[Path], each: int, seed: int, seconds: float | None = None
+) -> list[QuietVideo]:
+    """`each` videos of every kind; `photographs` are videos whose frames become stills. What is there stays."""
+    drawn, seconds = [], seconds or SECONDS
+    for place, (kind, draw) in enumerate(KINDS.items()):
+        for number in range(each):
+            rng = np.random.default_rng((seed, place, number))
+            photograph = photographs[int(rng.integers(len(photographs)))]
+            file = folder / f"quiet-{kind}-{seed}-{number:03d}.mp4"
+            if not file.exists():
+                _encode(file, islice(draw(rng, photograph), round(seconds * RATE)))
+            drawn.append(QuietVideo(kind, file, seconds, photograph if kind == "still" else None))
+    return drawn
+
+
+def black(rng: np.random.Generator, _: Path) -> Iterator[Picture]:
+    """Black, or nearly, with a camera's noise or none."""
+    level, grain = rng.integers(0, 20), rng.choice([0.0, 1.0, 3.0])
+    return _grainy(rng, np.full((HEIGHT, WIDTH, 3), level, np.float32), float(grain))
+
+
+def flat(rng: np.random.Generator, _: Path) -> Iterator[Picture]:
+    """Grey or another colour, even or running over into a second one."""
+    colours = rng.integers(20, 236, size=(2, 1 if rng.random() < 0.5 else 3)).astype(np.float32)
+    if rng.random() < 0.6:
+        colours[1] = colours[0]
+    share = np.linspace(0, 1, WIDTH, dtype=np.float32)[None, :, None]
+    picture = (1 - share) * colours[0] + share * colours[1] + np.zeros((HEIGHT, 1, 3), np.float32)
+    return _grainy(rng, picture, float(rng.choice([0.0, 0.0, 2.0])))
+
+
+def noise(rng: np.random.Generator, _: Path) -> Iterator[Picture]:
+    """A screen without a programme: every picture another, in grains of any size."""
+    grain, depth = int(rng.choice([1, 1, 2, 4, 8])), 1 if rng.random() < 0.5 else 3
+    middle, spread = rng.uniform(60, 190), rng.uniform(20, 90)
+    while True:
+        small = rng.normal(middle, spread, size=(HEIGHT // grain, WIDTH // grain, depth)).clip(0, 255).astype(np.uint8)
+        sized = cv2.resize(small, (WIDTH, HEIGHT), interpolation=cv2.INTER_NEAREST)
+        yield np.asarray(np.broadcast_to(sized.reshape(HEIGHT, WIDTH, depth), (HEIGHT, WIDTH, 3)), np.uint8)
+
+
+def pattern(rng: np.random.Generator, _: Path) -> Iterator[Picture]:
+    """A test card: bars or squares of a few colours."""
+    colours = rng.integers(0, 256, size=(8, 3)).astype(np.float32)
+    size = int(rng.integers(8, 40))
+    rows, columns = np.arange(HEIGHT) // size, np.arange(WIDTH) // size
+    number = (columns[None] + (rows[:, None] if rng.random() < 0.5 else 0 * rows[:, None])) % len(colours)
+    return _grainy(rng, colours[number], 0.0)
+
+
+def still(rng: np.random.Generator, photograph: Path) -> Iterator[Picture]:
+    """A photograph that stays, with a camera's noise or none."""
+    frames = pictures(photograph, RATE, (WIDTH, HEIGHT))
+    *_, planes = islice(frames, 1 + int(rng.random() * STILL_FROM * RATE))
+    shown = VideoFrame.from_ndarray(planes, format="yuv420p").to_ndarray(format="rgb24")
+    return _grainy(rng, shown.astype(np.float32), float(rng.choice([0.0, 0.0, 2.0])))
+
+
+def slides(rng: np.random.Generator, _: Path) -> Iterator[Picture]:
+    """Pages of text, one after another."""
+    dark = rng.random() < 0.4
+    while True:
+        page = _slide(rng, dark)
+        yield from repeat(page, round(rng.uniform(*SLIDE_SECONDS) * RATE))
+
+
+KINDS: dict[str, Draw] = {
+    "black": black,
+    "flat": flat,
+    "noise": noise,
+    "pattern": pattern,
+    "still": still,
+    "slides": slides,
+}
+
+
+def _slide(rng: np.random.Generator, dark: bool) -> Picture:
+    """A title and a few lines; sometimes a diagram of bars below the title instead."""
+    paper = rng.integers(0, 70, 3) if dark else rng.integers(200, 256, 3)
+    ink = [int(level) for level in (rng.integers(190, 256, 3) if dark else rng.integers(0, 90, 3))]
+    page = np.ascontiguousarray(np.broadcast_to(paper.astype(np.uint8), (HEIGHT, WIDTH, 3)))
+    _write(page, rng, 2, (12, 30), 0.7, ink)
+    if rng.random() < 0.3:
+        for bar in range(int(rng.integers(3, 7))):
+            left, top = 20 + 30 * bar, int(rng.integers(60, 140))
+            cv2.rectangle(page, (left, top), (left + 20, 155), ink, -1)
+    else:
+        for line in range(int(rng.integers(2, 6))):
+            _write(page, rng, int(rng.integers(2, 5)), (18, 58 + 22 * line), 0.42, ink)
+    return page
+
+
+def _write(
+    page: Picture, rng: np.random.Generator, words: int, place: tuple[int, int], size: float, ink: list[int]
+) -> None:
+    text = " ".join(rng.choice(WORDS.split(), size=words))
+    cv2.putText(page, text.capitalize(), place, cv2.FONT_HERSHEY_SIMPLEX, size, ink, 1, cv2.LINE_AA)
+
+
+def _grainy(rng: np.random.Generator, picture: npt.NDArray[np.float32], grain: float) -> Iterator[Picture]:
+    """The same picture again and again, each time with other noise."""
+    while True:
+        seen = picture + rng.normal(0, grain, size=picture.shape) if grain else picture
+        yield np.asarray(seen.clip(0, 255), np.uint8)
+
+
+def _encode(path: Path, shown: Iterator[Picture]) -> None:
+    with atomic_path(path) as temporary, av.open(str(temporary), "w", format="mp4") as container:
+        stream = container.add_stream("libx264", rate=RATE, options=ENCODER)
+        stream.width, stream.height, stream.pix_fmt = WIDTH, HEIGHT, "yuv420p"
+        stream.codec_context.time_base = Fraction(1, RATE)
+        stream.codec_context.thread_count = 1
+        for number, picture in enumerate(shown):
+            frame = VideoFrame.from_ndarray(picture, format="rgb24")
+            frame.pts, frame.time_base = number, Fraction(1, RATE)
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode(None))

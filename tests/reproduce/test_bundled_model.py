@@ -1,0 +1,185 @@
+"""The bundled model from clips to package files, at tiny scale: drawn clips, a backbone that takes no time."""
+
+from __future__ import annotations
+
+import json
+from itertools import count
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import colour_network
+from clip_collections import ACTIONS, sentences
+from densevid.captioning.installed_models import InstalledModel
+from densevid.checkpoint import LoadedModel, load_model, save_model
+from densevid.cli import main as densevid
+from densevid.config import load_config
+from densevid.data.clip_collection import DEV_SHARE, ClipCollection, share_of
+from densevid.data.vocabulary import SPECIAL_TOKENS, Vocabulary
+from densevid.errors import InputError
+from densevid.model.masked_transformer import MaskedTransformer
+from densevid.reproduce import bundled_model, bundled_scores, quiet_videos
+from densevid.reproduce.bundled_card import card_text
+from densevid.reproduce.bundled_model import MOST_BYTES, main
+from made_videos import constant, make_video
+
+MODEL = {"width": 16, "hidden": 16, "heads": 2, "layers": 1, "window": 200, "kernels": [4, 8, 16, 32]}
+TRAINING = {
+    "proposal_loss": "overlap",
+    "batch_size": 4,
+    "timelines": 16,
+    "epochs": 1,
+    "clips_per_batch": 2,
+    "segments_per_video": 2,
+}
+INFERENCE = {"summary_confidence": 0.0, "min_proposals": 10, "max_proposals": 20, "max_words": 6}
+
+
+def sources(dev: bool) -> list[str]:
+    """Names of sources that fall to the development tenth, or to the rest."""
+    named = (f"source{number}" for number in count())
+    return [next(n for n in named if (share_of(n, "development") < DEV_SHARE) == dev) for _ in range(12)]
+
+
+def write_clips(folder: Path) -> Path:
+    """Clips of four to nine seconds, each action in its own colours."""
+    rng, content = np.random.default_rng(3), {}
+    (folder / "clips").mkdir(parents=True)
+    colours = rng.integers(0, 256, size=(len(ACTIONS), 2, 2, 3))
+    for split, names in (("train", sources(dev=False)), ("train", sources(dev=True)), ("val", sources(dev=False))):
+        for source in names:
+            action, seconds = int(rng.integers(len(ACTIONS))), float(rng.integers(4, 10))
+            clip = f"clip{len(content)}"
+            content[clip] = {"split": split, "source": f"{split}-{source}" if split == "val" else source}
+            content[clip] |= {"seconds": seconds, "captions": sentences(rng, ACTIONS[action])}
+            still = np.repeat(np.repeat(colours[action], 24, axis=0), 32, axis=1).astype(np.uint8)
+            noise = rng.integers(0, 30, size=(10, 48, 64, 3), dtype=np.uint8)
+            pictures = [np.minimum(still, 220) + each for each in noise]
+            shown = lambda number, pictures=pictures: pictures[number % 10]  # noqa: E731
+            make_video(folder / "clips" / f"{clip}.mp4", constant(seconds, 10.0), size=(64, 48), picture=shown)
+    (folder / "clips.json").write_text(json.dumps(content))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Everything up to the packed model and its scores, by the very commands."""
+    torch.set_num_threads(1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(quiet_videos, "SECONDS", 1.5)
+        patch.setattr(bundled_model, "CALIBRATED_ON", 6)
+        patch.setattr(bundled_model, "QUIET_CALIBRATED_ON", 2)
+        patch.setattr(bundled_scores, "GRID_FROM", 12)
+        patch.setenv("DENSEVID_CACHE", str(tmp_path_factory.mktemp("cache")))
+        return run_all(tmp_path_factory.mktemp("bundled"))
+
+
+def run_all(folder: Path) -> Path:
+    clips, store, scores = write_clips(folder / "clips"), folder / "store", folder / "scores"
+    network = f"{colour_network.__name__}:colours"
+    assert densevid(["extract", f"{clips}/clips", "--out", str(store), "--backbone", network, "--workers", "1"]) == 0
+    values = {"model": MODEL, "training": TRAINING, "inference": INFERENCE}
+    streams = {"streams": [network], "widths": [colour_network.WIDTH], "min_word_count": 1}
+    load_config().with_values({**values, "features": streams}).save(folder / "tiny.toml")
+    step("data", clips=clips, features=store, out=folder / "data", each=1)
+    for name, split in (("dev", "train-dev"), ("val", "val")):
+        step("pixels", clips=clips, features=store, split=split, count=3, out=folder / name)
+    data, run = str(folder / "data"), str(folder / "run")
+    splits = ["--split", "train-fit", "--validation-split", "train-dev"]
+    given = ["--timelines", data, "--features", f"{data}/features", *splits, "--out", run, "--device", "cpu"]
+    assert densevid(["train", str(folder / "tiny.toml"), *given]) in (0, None)
+    step("pack", run=run, data=data, timelines=folder / "dev", out=folder / "model")
+    asked = {"model": folder / "model", "clips": clips, "features": store, "out": scores, "each": 1}
+    step("score", **asked, on="dev", timelines=folder / "dev")
+    films = folder / "films"
+    films.mkdir()
+    make_video(films / "film.mp4", constant(6.0, 10.0), size=(64, 48))
+    (films / "broken.mp4").write_bytes(b"no video")
+    truth = {"film": {"duration": 6.0, "timestamps": [[0.0, 3.0]], "sentences": ["A man rides a horse."]}}
+    (folder / "truth.json").write_text(json.dumps(truth))
+    step("score", **asked, on="val", timelines=folder / "val", videos=films, annotations=folder / "truth.json")
+    step("card", model=folder / "model", scores=scores)
+    return folder
+
+
+def step(name: str, **given: object) -> None:
+    assert main([name, *(word for key, value in given.items() for word in (f"--{key}", str(value)))]) == 0
+
+
+def test_the_preset_fits_into_the_package() -> None:
+    """With as many words as the training sentences of MSR-VTT's sample have, and some to spare."""
+    config = load_config("bundled")
+    weights = MaskedTransformer(config, 2700).state_dict()
+    assert 6e6 < sum(weight.numel() for weight in weights.values()) < MOST_BYTES / 2
+
+
+def test_the_preset_is_the_timelines_preset_made_small() -> None:
+    ours, theirs = load_config("bundled").as_dict(), load_config("timelines").as_dict()
+    different = {
+        f"{section}.{key}" for section in ours for key in ours[section] if ours[section][key] != theirs[section][key]
+    }
+    assert different == {"model.width", "model.hidden", "features.streams", "features.widths"}
+
+
+def test_half_precision_is_written_and_what_does_not_fit_is_refused(tmp_path: Path) -> None:
+    config = load_config(None, ["model.width=16", "model.hidden=16", "model.heads=2", "model.layers=1"])
+    loaded = LoadedModel(MaskedTransformer(config, 6), config, Vocabulary((*SPECIAL_TOKENS, "a", "dog")), None)
+    save_model(tmp_path / "half", loaded, {}, half_precision=True)
+    stored = load_file(tmp_path / "half" / "weights.safetensors")
+    assert {weight.dtype for weight in stored.values() if weight.is_floating_point()} == {torch.float16}
+    again = load_model(tmp_path / "half").model.state_dict()
+    for name, weight in loaded.model.state_dict().items():
+        assert again[name].dtype == weight.dtype and torch.allclose(again[name], weight, rtol=1e-3, atol=1e-6)
+    with torch.no_grad():
+        next(iter(loaded.model.parameters())).fill_(1e6)
+    with pytest.raises(InputError, match="keep single precision"):
+        save_model(tmp_path / "large", loaded, {}, half_precision=True)
+    assert not (tmp_path / "large").exists()
+
+
+def test_the_data_holds_training_clips_and_quiet_ones_and_no_others(made: Path) -> None:
+    collection = ClipCollection.read(made / "data", features=made / "data" / "features")
+    assert {clip.split for clip in collection.clips} == {"train"}
+    quiet = [clip for clip in collection.clips if not clip.captions]
+    assert len(collection.clips) == 24 + len(quiet) == 24 + len(quiet_videos.KINDS)
+    told = {clip.source for clip in collection.clips if clip.captions}
+    assert {clip.name.split("-")[1] for clip in quiet if clip.source in told} == {"still"}
+
+
+def test_a_packed_model_is_half_precise_calibrated_and_has_a_card(made: Path) -> None:
+    loaded = load_model(made / "model")
+    assert loaded.calibration is not None and loaded.calibration["fitted"]["videos"] >= 3 + 6
+    sizes = [(folder / "weights.safetensors").stat().st_size for folder in (made / "model", made / "run" / "model")]
+    assert sizes[0] < 0.65 * sizes[1]
+    installed = InstalledModel("model", made / "model")
+    assert installed.licence and "research" in installed.licence
+    assert set(installed.scores) == {"MSR-VTT val, single clips", "MSR-VTT val, composed timelines"}
+
+
+def test_the_card_says_what_was_measured(made: Path) -> None:
+    card = (made / "model" / "README.md").read_text()
+    val = json.loads((made / "scores" / "val.json").read_text())
+    for part in ("clips", "timelines"):
+        assert "model" in val[part] and "model, shuffled features" in val[part]
+        assert all(row in card for row in val[part])
+    assert f"{val['clips']['model']['METEOR']:.2f}" in card and f"{val['timelines']['model']['AR@10']:.3f}" in card
+    assert set(val["quiet"]) == set(quiet_videos.KINDS)
+    whole = val["whole videos"]
+    assert whole["videos"]["film"]["events"] and "failed" in whole["videos"]["broken"] and "film" in whole["scores"]
+    assert "- failed: " in card and "missed" in card and "densevid train bundled" in card
+    altered = {**val, "clips": {**val["clips"], "model": dict.fromkeys(val["clips"]["model"], 77.77)}}
+    assert "77.77: reached" in card_text(load_model(made / "model"), made / "model", val, altered)
+
+
+def test_val_is_scored_once_and_a_card_needs_the_scores_of_its_own_weights(made: Path, tmp_path: Path) -> None:
+    given = {"model": made / "model", "clips": made / "clips", "features": made / "store", "out": made / "scores"}
+    with pytest.raises(InputError, match="val is scored once"):
+        step("score", **given, on="val", timelines=made / "val")
+    for name in ("dev", "val"):
+        content = json.loads((made / "scores" / f"{name}.json").read_text())
+        (tmp_path / f"{name}.json").write_text(json.dumps({**content, "weights": "sha256:another"}))
+    with pytest.raises(InputError, match="other weights"):
+        step("card", model=made / "model", scores=tmp_path)

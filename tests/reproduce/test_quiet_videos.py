@@ -1,0 +1,58 @@
+"""Drawn videos in which nothing happens: they are what their names say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from densevid.reproduce.quiet_videos import HEIGHT, KINDS, RATE, WIDTH, QuietVideo, write_quiet_videos
+from densevid.video.composition import pictures
+from made_videos import constant, make_video
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> list[QuietVideo]:
+    folder = tmp_path_factory.mktemp("quiet")
+    photographs = [make_video(folder / f"clip{n}.mp4", constant(3.0)) for n in range(2)]
+    return write_quiet_videos(folder / "videos", photographs, each=1, seed=5, seconds=7.0)
+
+
+def shown(video: QuietVideo) -> np.ndarray:
+    return np.stack([picture[:HEIGHT] for picture in pictures(video.file, RATE, (WIDTH, HEIGHT))]).astype(float)
+
+
+def test_every_kind_is_drawn_as_often_as_asked(drawn: list[QuietVideo]) -> None:
+    assert [video.kind for video in drawn] == list(KINDS)
+    assert len({video.file.name for video in drawn}) == len(drawn)
+    assert all((video.photograph is not None) == (video.kind == "still") for video in drawn)
+
+
+def test_they_show_what_they_are_called(drawn: list[QuietVideo]) -> None:
+    for video in drawn:
+        light_THW = shown(video)
+        assert len(light_THW) == 7 * RATE
+        change = np.abs(np.diff(light_THW, axis=0)).mean(axis=(1, 2))
+        if video.kind == "black":
+            assert light_THW.max() < 60
+        elif video.kind == "noise":
+            assert change.min() > 3, "every picture is another"
+        elif video.kind == "slides":
+            assert 1 <= (change > 1).sum() <= 3 and np.median(change) < 0.3, "pages that stay for seconds"
+        else:
+            assert change.max() < 4, "it stays as it is, but for a camera's noise"
+        if video.kind in ("still", "pattern", "slides"):
+            assert light_THW[0].std() > 10, "there is something to see"
+
+
+def test_the_same_seed_draws_the_same_and_another_does_not(drawn: list[QuietVideo], tmp_path: Path) -> None:
+    photographs = [drawn[0].file, drawn[1].file]
+    again, other = (write_quiet_videos(tmp_path / str(seed), photographs, 1, seed, 1.0) for seed in (5, 6))
+    slides = [next(video for video in videos if video.kind == "slides") for videos in (drawn, again, other)]
+    first = [shown(video)[0] for video in slides]
+    np.testing.assert_allclose(first[0], first[1], atol=3)
+    assert np.abs(first[0] - first[2]).mean() > 3
+    before = [video.file.stat().st_mtime_ns for video in again]
+    write_quiet_videos(tmp_path / "5", photographs, 1, 5, 1.0)
+    assert [video.file.stat().st_mtime_ns for video in again] == before, "what is there stays"
