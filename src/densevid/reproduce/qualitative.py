@@ -34,7 +34,7 @@ def write_pages(predictions: Path, reference_files: Sequence[Path], soda: str, f
         title = f"{place}: {video}, SODA_c {100 * score:.1f}"
         page = Path(f"{number:02d}-{place}.html")
         write_text(folder / page, timeline_page(_document(title, seconds, events, told[video], model)))
-        rows.append(IndexRow(title, page, seconds, tuple(event.sentence for event in told[video])))
+        rows.append(IndexRow(title, page, seconds, tuple(told[video])))
     write_text(folder / "index.html", index_page("Reference and prediction", rows, model=model))
     return folder / "index.html"
 
