@@ -181,7 +181,7 @@ class Captioner:
             yield batch
 
     @torch.inference_mode()
-    def _spoken(self, reads: list[ReadTrack], choose: Choose | None, watch: Watch) -> _Spoken:
+    def _spoken(self, reads: list[ReadTrack], choose: Choose | None, watch: Watch = unwatched) -> _Spoken:
         """Have a batch encoded, proposed, selected and spoken of, without waiting for the end of it."""
         with self.stages("upload"):
             uploaded = self.uploads(reads, self.finder.multiple(len(reads)))
