@@ -134,6 +134,21 @@ def test_bfloat16_is_near() -> None:
         np.testing.assert_allclose(ours.log_probability_P, theirs.log_probability_P, atol=0.3)
 
 
+def test_float16_is_nearer_and_says_when_it_cannot() -> None:
+    loaded = random_model({"mask": "discrete"})
+    track = random_track(40)
+    exact, coarse, fine = (
+        next(Captioner(loaded, precision=precision).captioned([track]))  # type: ignore[arg-type]
+        for precision in ("float32", "bfloat16", "float16")
+    )
+    errors = [np.abs(one.log_probability_P - exact.log_probability_P).mean() for one in (coarse, fine)]
+    assert errors[1] < errors[0] / 2
+    with torch.no_grad():
+        loaded.model.caption_decoder.layers[0].feed_forward.expand.weight.mul_(1e6)  # type: ignore[union-attr]
+    with pytest.raises(InputError, match="too large for float16"):
+        next(Captioner(loaded, precision="float16").captioned([track]))
+
+
 def test_equal_windows_are_told_once_and_reported_each(monkeypatch: pytest.MonkeyPatch) -> None:
     captioner = Captioner(random_model({"mask": "discrete"}))
     track, spans = random_track(40), [(0.1, 4.0), (10.0, 12.0), (0.2, 3.9), (0.0, 4.0), (10.0, 12.1)]

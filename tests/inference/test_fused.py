@@ -10,8 +10,10 @@ import torch
 from torch import nn
 
 from densevid.inference.fused import Fused, TritonFused
+from densevid.inference.selection import walked
+from densevid.inference.word_state import FlatMemory
+from densevid.intervals import suppress
 from densevid.model.layers import ReleasedLayerNorm
-from densevid.model.video_encoder import Memory
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1" and find_spec("triton") is not None
 pytestmark = pytest.mark.skipif(
@@ -28,7 +30,7 @@ def normal(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
 def test_rows_times_mask(width: int) -> None:
     rows, mask = normal(20, width), normal(3, 7, 1)
     index = torch.randint(20, (3, 7), generator=torch.Generator().manual_seed(1)).to(DEVICE)
-    ours = TritonFused(attention=False).masked_rows(rows, index, mask)
+    ours = TritonFused().masked_rows(rows, index, mask)
     torch.testing.assert_close(ours, Fused().masked_rows(rows, index, mask))
 
 
@@ -40,19 +42,35 @@ def test_norm(width: int, masked: bool) -> None:
         nn.init.normal_(norm.bias)
         values = normal(3, 7, width), normal(5, 7, width, 1)[:3, ..., 0], normal(3, 7, 1) if masked else None
         with torch.no_grad():
-            ours = TritonFused(attention=False).residual_norm(norm, *values)
+            ours = TritonFused().residual_norm(norm, *values)
             torch.testing.assert_close(ours, Fused().residual_norm(norm, *values), atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize(("events", "slots", "heads"), [(3, 80, 8), (1, 5, 3), (2, 33, 16)])
-@pytest.mark.parametrize("counted", [False, True])
-def test_attention_to_a_memory(events: int, slots: int, heads: int, counted: bool) -> None:
-    layer = normal(events, slots, 64, dtype=torch.float16)
-    count = normal(events, slots)
-    count[:, slots // 2 + 1 :] = -torch.inf
-    memory = Memory((layer,), torch.ones_like(count, dtype=torch.bool), False, None, count if counted else None)
-    query = (normal(heads, events, 64, 1)[..., 0] / 8).half().transpose(0, 1)
-    ours = TritonFused(attention=True).attended(query, memory, 0)
-    exact = Memory((layer.float(),), memory.valid_BT, False, None, memory.log_count_BT)
-    theirs = Fused().attended(query.float(), exact, 0)
-    torch.testing.assert_close(ours.float(), theirs, atol=2e-2, rtol=2e-2)
+@pytest.mark.parametrize("norm", [nn.LayerNorm(32), ReleasedLayerNorm(32)])
+def test_norm_is_written_where_it_is_wanted(norm: nn.Module) -> None:
+    values, place = (normal(3, 7, 32), normal(3, 7, 32)), torch.zeros(50, 32, device=DEVICE)
+    with torch.no_grad():
+        TritonFused().residual_norm(norm.to(DEVICE), *values, None, place[4:25].view(3, 7, 32))
+        want = Fused().residual_norm(norm, *values)
+    torch.testing.assert_close(place[4:25].view(3, 7, 32), want, atol=1e-5, rtol=1e-5)
+    assert not place[:4].any() and not place[25:].any()
+
+
+@pytest.mark.parametrize(("slots", "heads", "width"), [((80, 1, 33), 8, 64), ((5,), 3, 64), ((33, 40), 16, 48)])
+def test_attention_to_a_memory(slots: tuple[int, ...], heads: int, width: int) -> None:
+    slots_P = torch.tensor(slots, dtype=torch.int32, device=DEVICE)
+    first_P = slots_P.cumsum(0, dtype=torch.int32) - slots_P + 2
+    rows, log_count = normal(sum(slots) + 4, width, dtype=torch.float16), normal(sum(slots) + 4)
+    for first, count in zip(first_P.tolist(), slots, strict=True):
+        log_count[first + count // 2 + 1 : first + count] = -torch.inf
+    query = (normal(heads, len(slots), width) / 8).half().transpose(0, 1)
+    ours = TritonFused().attended_flat(query, FlatMemory((rows,), log_count, first_P, slots_P), 0)
+    exact = FlatMemory((rows.float(),), log_count, first_P, slots_P)
+    torch.testing.assert_close(ours.float(), Fused().attended_flat(query.float(), exact, 0), atol=2e-2, rtol=2e-2)
+
+
+@pytest.mark.parametrize("candidates", [1, 9, 37])
+@pytest.mark.parametrize("share", [0.02, 0.3])
+def test_suppression_in_one_walk(candidates: int, share: float) -> None:
+    overlapping = torch.rand(2, candidates, candidates, generator=torch.Generator().manual_seed(1)).to(DEVICE) < share
+    assert torch.equal(walked(overlapping), suppress(overlapping))

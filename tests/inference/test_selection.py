@@ -95,7 +95,7 @@ configs = st.builds(
 @given(st.integers(0, 10_000), st.sampled_from([0.0, 0.1, 0.7]), st.integers(1, STEPS), configs)
 def test_the_papers_selection(seed: int, spread: float, steps: int, config: InferenceConfig) -> None:
     proposals = proposals_from(seed, spread)
-    anchors, score_P, reported_P2 = only(select(proposals, lengths_of(proposals, steps), config))
+    anchors, score_P, reported_P2 = only(select(proposals, lengths_of(proposals, steps), config).selection)
     assert anchors == plain_paper(proposals, steps, config)
     assert (score_P.diff() <= 0).all()
     assert (reported_P2 >= 0).all() and (reported_P2 <= steps).all()
@@ -111,7 +111,7 @@ def test_the_papers_selection(seed: int, spread: float, steps: int, config: Infe
 )
 def test_the_releases_selection(seed: int, spread: float, steps: int, config: InferenceConfig, per_step: float) -> None:
     proposals = proposals_from(seed, spread)
-    anchors, _, reported_P2 = only(select_released(proposals, lengths_of(proposals, steps, per_step), config))
+    anchors, _, reported_P2 = only(select_released(proposals, lengths_of(proposals, steps, per_step), config).selection)
     want = plain_released(proposals, steps, config, per_step)
     rows = [(a, *map(int, w)) for a, w in zip(anchors, reported_P2.tolist(), strict=True)]
     assert rows == want
@@ -121,8 +121,8 @@ def test_at_least_and_at_most() -> None:
     proposals = proposals_from(1, 0.3)
     lengths = lengths_of(proposals, STEPS)
     few = InferenceConfig(score_threshold=1.0, min_proposals=12, max_proposals=500)
-    assert int(select(proposals, lengths, few).kept_BK.sum()) == 12
+    assert int(select(proposals, lengths, few).selection.kept_BK.sum()) == 12
     many = replace(few, score_threshold=0.0, max_proposals=20)
-    assert int(select(proposals, lengths, many).kept_BK.sum()) == 20
+    assert int(select(proposals, lengths, many).selection.kept_BK.sum()) == 20
     none = replace(few, min_proposals=0)
-    assert int(select(proposals, lengths, none).kept_BK.sum()) == 0
+    assert int(select(proposals, lengths, none).selection.kept_BK.sum()) == 0

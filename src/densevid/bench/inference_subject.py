@@ -55,12 +55,21 @@ def random_model(asked: Asked) -> LoadedModel:
     )
     model = MaskedTransformer(config, len(vocabulary)).eval()
     with torch.no_grad():
-        for parameter in model.caption_decoder.parameters():
-            parameter.mul_(3.0 if parameter.dim() > 1 else 1.0)  # as drawn, all events would be told alike
+        for part, factor in ((model.caption_decoder, 3.0), (model.masking, 6.0)):  # as drawn, all would be told alike
+            for parameter in part.parameters():
+                parameter.mul_(factor if parameter.dim() > 1 else 1.0)
         model.caption_decoder.words.weight.normal_(std=0.02)  # small, or every word calls for itself again
         model.caption_decoder.words.bias.zero_()
         model.caption_decoder.words.bias[EOS] = -1e4  # words are forced: no sentence ends
     return LoadedModel(model, config, vocabulary, None)
+
+
+def subject(asked: Asked, model: Path | None, features: Path | None) -> tuple[LoadedModel, list[FeatureTrack]]:
+    """What captions, and what is captioned: made up, unless a trained model and its features are named."""
+    loaded = random_model(asked) if model is None else trained_model(model, asked)
+    if features is None:
+        return loaded, random_tracks(loaded.config, asked.videos, asked.steps)
+    return loaded, stored_tracks(features, loaded.config, asked.videos)
 
 
 def _events(asked: Asked) -> tuple[str, ...]:

@@ -8,18 +8,26 @@ Examples:
   densevid bench inference --mask discrete --device cpu --videos 1
   densevid bench inference --model RUN/model --features store --videos 100 --floor 0.02
   densevid bench inference --store-run 4917
+  densevid bench inference --stages
+  densevid bench inference --sweep --precision bfloat16
 """
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from densevid.errors import InputError
+
+if TYPE_CHECKING:
+    from densevid.inference.fused import Kernel
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of `densevid bench inference`."""
     parser.add_argument("--device", default=None, help="cpu, cuda, ... (default: cuda where there is one)")
-    parser.add_argument("--videos", type=int, default=None, help="videos together (default: 64 on CUDA, else 2)")
+    parser.add_argument("--videos", type=int, default=None, help="videos together (default: 256 on CUDA, else 2)")
     parser.add_argument("--plain-videos", type=int, default=1, help="videos for the plain version (1)")
     parser.add_argument("--proposals", type=int, default=186, help="events a video (186)")
     parser.add_argument("--steps", type=int, default=480, help="steps a video (480)")
@@ -31,11 +39,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--features", type=Path, metavar="STORE", help="real features for it")
     parser.add_argument("--store-run", type=int, metavar="N", help="instead: N generated videos, store to predictions")
     parser.add_argument(
-        "--at-once", type=int, metavar="N", help="videos of full length in a batch (32 on CUDA, else 4)"
+        "--at-once", type=int, metavar="N", help="videos of full length in a batch (64 on CUDA, else 4)"
     )
-    parser.add_argument("--passes", choices=("triton", "torch"), default="triton", help="between products, on CUDA")
-    parser.add_argument("--attention", action="store_true", help="read an event's memory by a kernel of our own (CUDA)")
-    parser.add_argument("--no-capture", action="store_true", help="no CUDA graph for the words of a single video")
+    parser.add_argument(
+        "--rounds", type=int, default=None, metavar="N", help="the median of so many (3 on CUDA, else 1)"
+    )
+    parser.add_argument("--precision", choices=("float32", "bfloat16", "float16"), default=None, help="only this one")
+    parser.add_argument(
+        "--kernels", default="all", metavar="NAMES", help="our own on CUDA: all, none, or some of rows,norm,relu,attend"
+    )
+    parser.add_argument(
+        "--attention",
+        choices=("usual", "cudnn", "flash"),
+        default="usual",
+        help="whose in the encoder, on CUDA (usual)",
+    )
+    parser.add_argument("--no-capture", action="store_true", help="replay nothing as a CUDA graph")
+    parser.add_argument("--stages", action="store_true", help="instead: what each stage, and each part of it, takes")
+    parser.add_argument("--sweep", action="store_true", help="instead: a line for every choice of the above, best last")
     parser.add_argument("--threads", type=int, default=None, help="CPU threads")
     parser.add_argument("--profile", action="store_true", help="list what takes the most time")
     parser.add_argument("--quick", action="store_true", help="a tiny network and two short videos: does it run?")
@@ -47,8 +68,7 @@ def run(args: argparse.Namespace) -> int:
     import torch
 
     from densevid.bench.inference import Run, print_figures, print_store_run
-    from densevid.bench.inference_subject import Asked
-    from densevid.errors import InputError
+    from densevid.bench.inference_subject import Asked, subject
     from densevid.inference.predict import usable_device
 
     if args.features is not None and args.model is None:
@@ -58,20 +78,38 @@ def run(args: argparse.Namespace) -> int:
     device = usable_device(args.device)
     if args.quick:
         args.proposals, args.steps, args.words = min(args.proposals, 12), min(args.steps, 48), min(args.words, 6)
-    videos = args.store_run or args.videos or (64 if device.type == "cuda" else 2)
+    videos = args.store_run or args.videos or (256 if device.type == "cuda" else 2)
     asked = Asked(videos, args.proposals, args.steps, args.words, args.mask, args.floor, args.quick)
     how = Run(
         device,
         args.plain_videos,
         top=args.top,
         at_once=args.at_once,
-        passes=args.passes,
+        kernels=_kernels(args.kernels),
         attention=args.attention,
         captured=not args.no_capture,
         profile=args.profile,
+        precision=args.precision,
+        rounds=args.rounds or (3 if device.type == "cuda" else 1),
     )
     if args.store_run:
         print_store_run(asked, how)
+    elif args.stages or args.sweep:
+        from densevid.bench.inference_stages import print_stages, print_sweep
+
+        work = print_stages if args.stages else print_sweep
+        work(*subject(asked, args.model, args.features), how)
     else:
         print_figures(asked, how, model=args.model, features=args.features, json=args.json)
     return 0
+
+
+def _kernels(names: str) -> tuple[Kernel, ...]:
+    """The kernels that are named."""
+    from densevid.inference.fused import KERNELS
+
+    listed: dict[str, set[str]] = {"all": set(KERNELS), "none": set()}
+    chosen = listed.get(names, set(names.split(",")))
+    if unknown := sorted(chosen - set(KERNELS)):
+        raise InputError(f"--kernels: there is no {unknown[0]!r}; name some of {','.join(KERNELS)}, or all, or none")
+    return tuple(kernel for kernel in KERNELS if kernel in chosen)

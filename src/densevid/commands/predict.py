@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default=None, help="cpu, cuda, cuda:1, ... (default: cuda where there is one)")
     parser.add_argument(
         "--precision",
-        choices=("float32", "bfloat16"),
+        choices=("float32", "bfloat16", "float16"),
         help="of the events' encoding and words (default: bfloat16 on CUDA, else float32)",
     )
     parser.add_argument("--threads", type=int, default=None, help="CPU threads (default: torch's choice)")

@@ -1,7 +1,7 @@
 """Feature tracks become events: encode, propose, select, mask, caption, and at the very end steps become seconds.
 
 Videos of different lengths share a batch, and so do their events; neither changes any result. Up to the selection every
-number is float32 (with `precision = "bfloat16"` in TF32 products), so that the same events are found; their encoding
+number is float32 (in TF32 products unless `precision = "float32"`), so that the same events are found; their encoding
 and their words, nearly all of the work, are computed in the precision that is asked for.
 """
 
@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Literal
 
@@ -23,16 +24,16 @@ from densevid.errors import InputError
 from densevid.events import Event
 from densevid.inference.captioned_video import CaptionedVideo, ReadTrack, deal_out
 from densevid.inference.event_speaker import EventSpeaker, SpeakerLimits
-from densevid.inference.folded_heads import proposer
+from densevid.inference.finder import Finder, Found
 from densevid.inference.rules import rules_of
-from densevid.inference.selection import WHOLE_VIDEO, Choose, Lengths
-from densevid.model.masked_transformer import EncodedVideo
-from densevid.model.proposal_decoder import Proposals
+from densevid.inference.selection import WHOLE_VIDEO, Choose
+from densevid.inference.stages import Stages
+from densevid.inference.uploads import Uploads
 from densevid.progress import Watch, unwatched
-from densevid.tracks import FeatureTrack
+from densevid.tracks import Clock, FeatureTrack
 
 Segments = Sequence[tuple[float, float]]
-Precision = Literal["float32", "bfloat16"]
+Precision = Literal["float32", "bfloat16", "float16"]
 
 
 @contextmanager
@@ -48,11 +49,14 @@ def float32_products(*, exact: bool) -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class _Batch:
-    """Videos that are encoded together."""
+class _Spoken:
+    """What was found and said of a batch, on its way from the device: by event its video, anchor, score, interval,
+    words and their log-probability. `there` is when it has arrived.
+    """
 
-    video: EncodedVideo
-    lengths: Lengths
+    clocks: list[Clock]
+    columns: list[Tensor]
+    there: torch.cuda.Event | None
 
 
 class Captioner:
@@ -73,11 +77,14 @@ class Captioner:
         self.device = torch.device(device)
         self.model = loaded.model.to(self.device).eval()
         self.precision = precision or usual_precision(self.device)
-        self.propose = proposer(self.model.proposal_decoder, folded=self.precision == "bfloat16")
-        on_gpu = self.device.type == "cuda"
-        self.steps_at_once = steps_at_once or (32 if on_gpu else 4) * self.config.model.window
-        speaking = self.model if self.precision == "float32" else deepcopy(self.model).bfloat16()
+        self.ahead = self.device.type == "cuda"
+        self.steps_at_once = steps_at_once or (64 if self.ahead else 4) * self.config.model.window
+        half = self.precision != "float32"
+        speaking = deepcopy(self.model).to(getattr(torch, self.precision)) if half else self.model
         self.speaker = EventSpeaker(speaking, self.rules, limits or SpeakerLimits.of(self.device))
+        self.uploads = Uploads(self.rules, self.device)
+        self.finder = Finder(self.model, self.rules, self.speaker.graphs, folded=half)
+        self.listen(Stages())
 
     @classmethod
     def open(
@@ -85,6 +92,10 @@ class Captioner:
     ) -> Captioner:
         """Load a model folder."""
         return cls(load_model(folder), device=device, precision=precision)
+
+    def listen(self, stages: Stages) -> None:
+        """Tell `stages` when each stage begins and ends."""
+        self.stages = self.finder.stages = self.speaker.stages = stages
 
     def caption(self, track: FeatureTrack | ReadTrack, *, choose: Choose | None = None) -> list[Event]:
         """Find the events of a video and say what happens in each, in the order of selection."""
@@ -99,9 +110,20 @@ class Captioner:
     def captioned(
         self, tracks: Iterable[FeatureTrack | ReadTrack], *, choose: Choose | None = None, watch: Watch = unwatched
     ) -> Iterator[CaptionedVideo]:
-        """The same in steps and with more to know of every event; only what `choose` leaves is captioned."""
-        for reads in self._batches(map(self.read, tracks)):
-            yield from self._captioned(reads, choose, watch)
+        """The same in steps and with more to know of every event; only what `choose` leaves is captioned.
+
+        While a GPU speaks of a batch, the words of the one before become text here, and the next is read.
+        """
+        waiting: list[_Spoken] = []
+        try:
+            for reads in self._batches(map(self.read, tracks)):
+                waiting.append(self._spoken(reads, choose, watch))
+                if len(waiting) > self.ahead:
+                    yield from self._dealt(waiting.pop(0))
+        except Exception:  # those before it are finished
+            yield from chain.from_iterable(map(self._dealt, waiting))
+            raise
+        yield from chain.from_iterable(map(self._dealt, waiting))
 
     def caption_segments(self, track: FeatureTrack | ReadTrack, segments: Segments) -> list[Event]:
         """Say what happens in given spans (seconds); the spans are reported as they were given, score 1."""
@@ -123,9 +145,9 @@ class Captioner:
         """The window's first steps, if they are numbers."""
         if isinstance(track, ReadTrack):
             return track
-        with np.errstate(over="ignore"):
+        with self.stages("read"), np.errstate(over="ignore"):
             values = np.require(track.values[: self.config.model.window], np.float32, ["C", "W"])
-        certain = bool(torch.from_numpy(values).sum().isfinite())  # all threads, one pass; most videos pass it
+            certain = bool(torch.from_numpy(values).sum().isfinite())  # all threads, one pass; most videos pass it
         if not certain and not np.isfinite(values).all():
             raise InputError("its features hold NaN, infinity or numbers too large for float32")
         return ReadTrack(values, track.clock)
@@ -144,35 +166,53 @@ class Captioner:
         """As many videos as have `steps_at_once` steps together, padded to the longest, at least one."""
         batch: list[ReadTrack] = []
         longest = 0
-        for read in reads:
-            longest = max(longest, len(read.values_TF))
-            if batch and longest * (len(batch) + 1) > self.steps_at_once:
+        try:
+            for read in reads:
+                longest = max(longest, len(read.values_TF))
+                if batch and longest * (len(batch) + 1) > self.steps_at_once:
+                    yield batch
+                    batch, longest = [], len(read.values_TF)
+                batch.append(read)
+        except Exception:  # what is wrong with a video is no reason to lose those before it
+            if batch:
                 yield batch
-                batch, longest = [], len(read.values_TF)
-            batch.append(read)
+            raise
         if batch:
             yield batch
 
     @torch.inference_mode()
-    def _captioned(self, reads: list[ReadTrack], choose: Choose | None, watch: Watch) -> list[CaptionedVideo]:
+    def _spoken(self, reads: list[ReadTrack], choose: Choose | None, watch: Watch) -> _Spoken:
+        """Have a batch encoded, proposed, selected and spoken of, without waiting for the end of it."""
+        with self.stages("upload"):
+            uploaded = self.uploads(reads, self.finder.multiple(len(reads)))
         with float32_products(exact=self.precision == "float32"):
-            batch = self._encode(reads)
-            proposals = self.propose(batch.video.memory.last_BTD)
-            selection = self.rules.select(proposals, batch.lengths)
-            selection = selection.at_least_one(batch.lengths, self.config.inference.score_threshold)
-            selection = selection if choose is None else choose(selection)
-            rows = selection.kept_BK.nonzero(as_tuple=True)
-            video_P = rows[0]
-            mask_PT = self._event_masks(batch, proposals, video_P, selection.anchor_BK[rows])
-            said = self.speaker(batch.video, mask_PT, video_P, watch)
+            found, selection = self.finder(self.uploads.arrived(uploaded))
+            with self.stages("choose"):
+                selection = selection if choose is None else choose(selection)
+                rows = selection.kept_BK.nonzero(as_tuple=True)
+            with self.stages("mask"):
+                mask_PT = self._event_masks(found, rows[0], selection.anchor_BK[rows])
+            said = self.speaker(found.video, mask_PT, rows[0], watch)
         chosen = (selection.anchor_BK[rows], selection.score_BK[rows], selection.reported_BK2[rows])
-        clocks = [read.clock for read in reads]
-        return deal_out(clocks, video_P, chosen, self._texts(said.words_PL), said.log_probability_P)
+        columns = (rows[0], *chosen, said.words_PL, said.log_probability_P)
+        with self.stages("download"):
+            return _Spoken([read.clock for read in reads], *_downloaded(columns))
+
+    def _dealt(self, spoken: _Spoken) -> list[CaptionedVideo]:
+        """Each video its own, with sentences."""
+        if spoken.there is not None:
+            spoken.there.synchronize()
+        with self.stages("text"):
+            video_P, anchor_P, score_P, reported_P2, words_PL, log_P = spoken.columns
+            if self.precision == "float16" and not bool(log_P.isfinite().all()):
+                raise InputError("this model computes numbers too large for float16; use bfloat16 or float32")
+            return deal_out(spoken.clocks, video_P, (anchor_P, score_P, reported_P2), self._texts(words_PL), log_P)
 
     @torch.inference_mode()
     def _segments(self, reads: list[ReadTrack], segments: list[Segments]) -> list[list[Event]]:
+        uploaded = self.uploads(reads)
         with float32_products(exact=self.precision == "float32"):
-            batch = self._encode(reads)
+            video = self.finder.encode(self.uploads.arrived(uploaded))
             counts = torch.tensor([len(spans) for spans in segments], device=self.device)
             video_P = torch.arange(len(reads), device=self.device).repeat_interleave(counts)
             in_steps = [
@@ -180,41 +220,35 @@ class Captioner:
                 for read, spans in zip(reads, segments, strict=True)
             ]
             steps_P2 = torch.from_numpy(np.concatenate(in_steps)).float().to(self.device)
-            steps = batch.video.embedded_BTD.shape[1]
-            mask_PT = self.model.segment_mask(steps_P2, steps, batch.lengths.steps_B[video_P].float())
-            said = self.speaker(batch.video, mask_PT, video_P)
+            steps = video.embedded_BTD.shape[1]
+            mask_PT = self.model.segment_mask(steps_P2, steps, uploaded.lengths.steps_B[video_P].float())
+            said = self.speaker(video, mask_PT, video_P)
         texts = iter(self._texts(said.words_PL))
         return [[Event(start, end, next(texts)) for start, end in spans] for spans in segments]
 
-    def _encode(self, reads: list[ReadTrack]) -> _Batch:
-        """All videos padded to the longest; those steps that the rules want read are valid."""
-        steps = [len(read.values_TF) for read in reads]
-        read_steps = [self.rules.steps_read(count) for count in steps]
-        shape = (len(reads), max(read_steps), reads[0].values_TF.shape[1])
-        features_BTF = torch.empty(shape, pin_memory=self.device.type == "cuda")
-        for row_TF, read in zip(features_BTF, reads, strict=True):
-            row_TF[: len(read.values_TF)] = torch.from_numpy(read.values_TF)
-            row_TF[len(read.values_TF) :] = 0
-        ends = [self.rules.end(count, read.clock.seconds_per_step) for count, read in zip(steps, reads, strict=True)]
-        exact = torch.float32 if self.device.type == "mps" else torch.float64  # Apple's GPUs have no float64
-        lengths = Lengths(*torch.tensor([steps, read_steps, ends], dtype=exact, device=self.device))
-        valid_BT = torch.arange(max(read_steps), device=self.device) < lengths.read_B[:, None]
-        padded = min(read_steps) < max(read_steps)
-        video = self.model.encode(features_BTF.to(self.device, non_blocking=True), valid_BT, padded=padded)
-        return _Batch(video, lengths)
-
-    def _event_masks(self, batch: _Batch, proposals: Proposals, video_P: Tensor, anchor_P: Tensor) -> Tensor:
+    def _event_masks(self, found: Found, video_P: Tensor, anchor_P: Tensor) -> Tensor:
         """The mask of every chosen proposal; all that is read of a video where no anchor proposed the event."""
+        proposals, valid_BT = found.proposals, found.video.memory.valid_BT
         whole_P1 = (anchor_P == WHOLE_VIDEO)[:, None]
         if not len(proposals.anchors_A2):
-            return batch.video.memory.valid_BT[video_P].float()
-        limit_P = batch.lengths.limit_B[video_P].to(proposals.offsets_BA2.dtype)
+            return valid_BT[video_P].float()
+        limit_P = found.lengths.limit_B[video_P].to(proposals.offsets_BA2.dtype)
         picked = proposals.pick(video_P, anchor_P.clamp(min=0))
         mask_PT = self.model.event_mask(picked, proposals.steps, limit_P).mask_PT
-        return torch.where(whole_P1, batch.video.memory.valid_BT[video_P].to(mask_PT.dtype), mask_PT)
+        return torch.where(whole_P1, valid_BT[video_P].to(mask_PT.dtype), mask_PT)
 
     def _texts(self, words_PL: Tensor) -> list[str]:
         return [self.rules.text(self.vocabulary, words) for words in words_PL.tolist()]
+
+
+def _downloaded(columns: Sequence[Tensor]) -> tuple[list[Tensor], torch.cuda.Event | None]:
+    """Tensors on the host, and when their numbers are there: at once, or when a GPU gets to it."""
+    if not columns[0].is_cuda:
+        return [column.cpu() for column in columns], None
+    arriving = [column.to("cpu", non_blocking=True) for column in columns]
+    there = torch.cuda.Event()
+    there.record()
+    return arriving, there
 
 
 def usual_precision(device: torch.device) -> Precision:

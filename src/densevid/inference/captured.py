@@ -1,100 +1,123 @@
-"""All words of a few events as one CUDA graph: for a single video, launching kernels takes longer than running them.
+"""Work of fixed sizes as CUDA graphs: launching kernels one by one can take longer than running them.
 
-A graph belongs to a number of events and of slots, both rounded up, and is captured the second time they are needed.
-All graphs read their memory from the same place. Larger batches keep a GPU busy by themselves and are not captured.
+Whoever wants work replayed has it read from, and leave its result in, places that stay. A graph is captured the second
+time its sizes are needed; where that fails, the work goes on as it is.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from densevid.inference.decoding import Sentences
+from densevid.inference.rules import PaperRules
 from densevid.inference.word_decoder import WordDecoder
-from densevid.model.video_encoder import Memory
+from densevid.inference.word_state import FlatMemory
 
-MOST_SLOTS = 192 * 512
-EVENTS_MULTIPLE, SLOTS_MULTIPLE = 16, 32
-MOST_GRAPHS = 16
-
-Say = Callable[[list[Memory]], Sentences]
+MOST_GRAPHS = 128
+FEWEST_EVENTS = 16
+Result = TypeVar("Result")
 
 
-@dataclass(frozen=True)
-class _Captured:
-    graph: torch.cuda.CUDAGraph
-    memory: Memory
-    said: Sentences
+class Graphs:
+    """Work by its sizes; all graphs share one pool of memory, as only one runs at a time."""
 
+    def __init__(self, *, enabled: bool) -> None:
+        self.enabled, self.asked = enabled, Counter[Hashable]()
+        self.graphs: dict[tuple[str, Hashable], tuple[torch.cuda.CUDAGraph, Any]] = {}
+        self.failed: set[str] = set()
+        self.pool: Any = None
 
-class CapturedSentences:
-    """Says sentences about few events by replaying graphs; None where there are too many, or it is the first time."""
+    def __call__(self, kind: str, sizes: Hashable, work: Callable[[], Result]) -> Result:
+        """The result of work of some kind, which the next of these sizes overwrites."""
+        key = (kind, sizes)
+        self.asked[key] += 1
+        if key not in self.graphs:
+            possible = self.enabled and kind not in self.failed and len(self.graphs) < MOST_GRAPHS
+            if not possible or self.asked[key] < 2:
+                return work()
+            try:
+                self.graphs[key] = self._captured(work)
+            except RuntimeError as error:
+                warnings.warn(f"{kind} are not replayed, which costs time alone: {error}", stacklevel=2)
+                self.failed.add(kind)
+                return work()
+        graph, result = self.graphs[key]
+        graph.replay()
+        return result
 
-    def __init__(self, decoder: WordDecoder, say: Say) -> None:
-        self.say, self.asked = say, Counter[tuple[int, int]]()
-        self.layers, weight = len(decoder.layers), decoder.words.weight
-        self.width, self.dtype, self.device = weight.shape[1], weight.dtype, weight.device
-        self.graphs: dict[tuple[int, int], _Captured] = {}
-        self.buffers: list[Tensor] = []
+    def forget(self, kind: str) -> None:
+        """Work of that kind has a new place, and must be captured again."""
+        if torch.cuda.is_available() and torch.cuda.is_initialized():
+            torch.cuda.synchronize()  # one of them may be under way
+        self.graphs = {key: graph for key, graph in self.graphs.items() if key[0] != kind}
 
-    def __call__(self, memories: list[Memory]) -> Sentences | None:
-        """Sentences of the events of these memories, one after another."""
-        events = sum(len(memory.valid_BT) for memory in memories)
-        slots = max(memory.valid_BT.shape[1] for memory in memories)
-        size = (_up(events, EVENTS_MULTIPLE), _up(slots, SLOTS_MULTIPLE))
-        if size[0] * size[1] > MOST_SLOTS:
-            return None
-        self.asked[size] += 1
-        if size not in self.graphs:
-            if self.asked[size] < 2 or len(self.graphs) >= MOST_GRAPHS:
-                return None
-            self.graphs[size] = self._captured(*size)
-        captured = self.graphs[size]
-        _fill(captured.memory, memories)
-        captured.graph.replay()
-        said = captured.said
-        return Sentences(said.words_PL[:events].clone(), said.log_probability_P[:events].clone())
-
-    def _captured(self, events: int, slots: int) -> _Captured:
+    def _captured(self, work: Callable[[], Result]) -> tuple[torch.cuda.CUDAGraph, Result]:
         """Run once to warm up, then record."""
-        if not self.buffers:
-            self.buffers = [
-                torch.zeros(MOST_SLOTS, self.width, dtype=self.dtype, device=self.device) for _ in range(self.layers)
-            ]
-        layers = tuple(buffer[: events * slots].view(events, slots, -1) for buffer in self.buffers)
-        log_count_PS = torch.zeros(events, slots, device=self.device)
-        memory = Memory(layers, torch.ones_like(log_count_PS, dtype=torch.bool), False, None, log_count_PS)
         aside = torch.cuda.Stream()
         aside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(aside):
-            self.say([memory])
+            work()
         torch.cuda.current_stream().wait_stream(aside)
+        self.pool = self.pool or torch.cuda.graph_pool_handle()
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            said = self.say([memory])
-        return _Captured(graph, memory, said)
+        with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
+            result = work()
+        return graph, result
 
 
-def _fill(whole: Memory, memories: list[Memory]) -> None:
-    """Write memories one below the other; slots and events that are left over hold zeros."""
-    assert whole.log_count_BT is not None
-    first = 0
-    whole.log_count_BT.zero_()
-    for layer in whole.layers:
-        layer.zero_()
-    for memory in memories:
-        count, slots = memory.valid_BT.shape
-        last = first + count
-        for ours, theirs in zip(whole.layers, memory.layers, strict=True):
-            ours[first:last, :slots] = theirs
-        whole.log_count_BT[first:last] = -torch.inf
-        whole.log_count_BT[first:last, :slots] = 0 if memory.log_count_BT is None else memory.log_count_BT
-        first = last
+class FlatSentences:
+    """Says sentences about events whose memory lies in one place, the same for all batches; the words are replayed.
+
+    A graph belongs to a number of events, rounded up; how long they are is written where the graph reads it. The place
+    has room for `most` rows, but grows to that only as it is needed.
+    """
+
+    def __init__(self, decoder: WordDecoder, rules: PaperRules, graphs: Graphs, most: int) -> None:
+        self.decoder, self.rules, self.graphs, self.most = decoder, rules, graphs, most
+        weight = decoder.words.weight
+        self.like = weight.new_empty(0, weight.shape[1])
+        self.layers, self.log_count_N = self._room(0)
+        self.counts: dict[int, Tensor] = {}
+
+    def memory(self, events: int, rows: int) -> FlatMemory:
+        """Where to write the memory of so many events with so many rows together."""
+        if rows > self.most:
+            return FlatMemory(*self._room(rows), *self._counts(events))
+        if rows > len(self.log_count_N):
+            self.graphs.forget("words")
+            self.layers, self.log_count_N = (), self.log_count_N[:0]  # the old makes room for the new
+            self.layers, self.log_count_N = self._room(min(self.most, 1 << (rows - 1).bit_length()))
+        size = rounded(events)
+        if size not in self.counts:
+            self.counts[size] = self._counts(size)
+        return FlatMemory(self.layers, self.log_count_N, *self.counts[size])
+
+    def __call__(self, memory: FlatMemory, events: int) -> Sentences:
+        """The sentences of the first `events` events."""
+        own = memory.log_count_N is self.log_count_N
+        said = self.graphs("words", len(memory.first_P), lambda: self.say(memory)) if own else self.say(memory)
+        return Sentences(said.words_PL[:events].clone(), said.log_probability_P[:events].clone())
+
+    def say(self, memory: FlatMemory) -> Sentences:
+        """Without a look at who has finished, so that it can be replayed."""
+        return self.rules.say(self.decoder, self.decoder.begin_flat(memory), len(memory.first_P), looks=False)
+
+    def _room(self, rows: int) -> tuple[tuple[Tensor, ...], Tensor]:
+        """Rows of zeros for every layer, each standing for one step."""
+        layers = tuple(self.like.new_zeros(rows, self.like.shape[1]) for _ in self.decoder.layers)
+        return layers, torch.zeros(rows, device=self.like.device)
+
+    def _counts(self, events: int) -> Tensor:
+        return torch.zeros(2, events, dtype=torch.int32, device=self.like.device)
 
 
-def _up(number: int, multiple: int) -> int:
-    return -(-number // multiple) * multiple
+def rounded(events: int) -> int:
+    """At most an eighth more, so that few sizes are captured."""
+    multiple = max(FEWEST_EVENTS, 1 << max(0, (events - 1).bit_length() - 4))
+    return -(-events // multiple) * multiple

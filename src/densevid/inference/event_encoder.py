@@ -7,6 +7,7 @@ Of the later layers the three projections are one product.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -42,33 +43,35 @@ class EventEncoder:
         placed_NE = self.encoder.place(video.embedded_BTD).flatten(0, 1).to(self.projections[0].dtype)
         return SharedSteps((placed_NE, F.linear(placed_NE, self.projections[0])))
 
-    def __call__(self, shared: SharedSteps, events: PackedEvents) -> Memory:
-        """F-hat of every layer, P x S x D; what a slot of zeros holds is zero."""
+    def __call__(self, shared: SharedSteps, events: PackedEvents, out: Sequence[Tensor | None] | None = None) -> Memory:
+        """F-hat of every layer, P x S x D, written to `out` where that is given; what a slot of zeros holds is zero."""
         mask_PS1 = events.mask_PS[..., None].to(shared.rows[0].dtype)
         steps_PSD, projected_PSE = (self.fused.masked_rows(rows, events.row_PS, mask_PS1) for rows in shared.rows)
         attended = events.of(()).attended
         attended = None if attended is None else attended.to(steps_PSD.dtype)
         outputs: list[Tensor] = []
-        for layer, projection_ED in zip(self.layers, self.projections, strict=True):
+        targets = out or [None] * len(self.layers)
+        for layer, projection_ED, target in zip(self.layers, self.projections, targets, strict=True):
             if outputs:
                 projected_PSE = F.linear(steps_PSD, projection_ED)
-            steps_PSD = self._layer(layer, steps_PSD, projected_PSE, attended, mask_PS1)
+            steps_PSD = self._layer(layer, (steps_PSD, projected_PSE), attended, mask_PS1, target)
             outputs.append(steps_PSD)
         return events.of(tuple(outputs))
 
     def _layer(
-        self, layer: EncoderLayer, steps_PSD: Tensor, projected_PSE: Tensor, attended: Tensor | None, mask_PS1: Tensor
+        self,
+        layer: EncoderLayer,
+        steps: tuple[Tensor, Tensor],
+        attended: Tensor | None,
+        mask_PS1: Tensor,
+        out: Tensor | None,
     ) -> Tensor:
-        """V(F) of `EncoderLayer`, then the mask."""
-        attention, fused = layer.attention, self.fused
-        queries, keys, values = projected_PSE.unflatten(-1, (3, attention.heads, -1)).permute(2, 0, 3, 1, 4)
-        seen = F.scaled_dot_product_attention(queries, keys, values, attn_mask=attended, scale=attention.scale)
-        context_PSD = attention.output(seen.transpose(1, 2).flatten(-2))
-        gamma_PSD = fused.residual_norm(layer.attention_norm.norm, context_PSD, steps_PSD)
-        hidden = fused.rectified(layer.feed_forward.expand, gamma_PSD)
-        return fused.residual_norm(
-            layer.feed_forward_norm.norm, layer.feed_forward.contract(hidden), gamma_PSD, mask_PS1
-        )
+        """V(F) of `EncoderLayer`, then the mask; `steps` are F and its queries, keys and values."""
+        attention, fused, (steps_PSD, projected_PSE) = layer.attention, self.fused, steps
+        seen_PSD = fused.self_attention(projected_PSE, attention.heads, attention.scale, attended)
+        gamma_PSD = fused.residual_norm(layer.attention_norm.norm, attention.output(seen_PSD), steps_PSD)
+        contracted = layer.feed_forward.contract(fused.rectified(layer.feed_forward.expand, gamma_PSD))
+        return fused.residual_norm(layer.feed_forward_norm.norm, contracted, gamma_PSD, mask_PS1, out)
 
 
 class RecurrentEventEncoder:
@@ -81,7 +84,11 @@ class RecurrentEventEncoder:
         """The encoded video; its layers are one and the same."""
         return SharedSteps(tuple(layer.flatten(0, 1).to(self.dtype) for layer in video.memory.layers))
 
-    def __call__(self, shared: SharedSteps, events: PackedEvents) -> Memory:
+    def __call__(self, shared: SharedSteps, events: PackedEvents, out: Sequence[Tensor | None] | None = None) -> Memory:
         """Every layer times the mask."""
         mask_PS1 = events.mask_PS[..., None].to(self.dtype)
-        return events.of(tuple(rows[events.row_PS] * mask_PS1 for rows in shared.rows))
+        layers = tuple(rows[events.row_PS] * mask_PS1 for rows in shared.rows)
+        for layer, target in zip(layers, out or (), strict=False):
+            assert target is not None
+            target.copy_(layer)
+        return events.of(layers)

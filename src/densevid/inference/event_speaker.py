@@ -10,12 +10,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from densevid.data.vocabulary import PAD
-from densevid.inference.captured import CapturedSentences
+from densevid.inference.captured import FlatSentences, Graphs
 from densevid.inference.decoding import Sentences, plain_greedy
-from densevid.inference.event_encoder import EventEncoder, RecurrentEventEncoder
-from densevid.inference.fused import Passes, fused_for
+from densevid.inference.event_encoder import EventEncoder, RecurrentEventEncoder, SharedSteps
+from densevid.inference.fused import KERNELS, Attention, Kernel, fits_flat, fused_for
 from densevid.inference.packed_events import PackedEvents, Packing, distinct_windows, pack
 from densevid.inference.rules import PaperRules
+from densevid.inference.stages import Stages
 from densevid.inference.word_decoder import WordDecoder
 from densevid.model.caption_decoder import SelfAttentionDecoder
 from densevid.model.masked_transformer import EncodedVideo, MaskedTransformer
@@ -23,7 +24,9 @@ from densevid.model.recurrent import BiLSTMEncoder
 from densevid.model.video_encoder import Memory
 from densevid.progress import Watch, unwatched
 
-ENCODING = 0.9  # its share of the time that sentences take, about
+LARGE_MEMORY = 40e9  # bytes; memories of 2^20 steps take four of them in the paper's configuration
+ENCODING = 0.9  # its share of the time that sentences take on a CPU, about
+EVENTS_SPOKEN = 4096  # at most so many together: beyond that a word costs no less each
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,8 @@ class SpeakerLimits:
     """What bounds memory, in steps: of events encoded together, and of events spoken of together.
 
     `allowance` is how many empty steps never matter, `aligned` what packed lengths are a multiple of. On a GPU
-    `captured` replays the words of few events, `passes` are the steps between products, `attention` one more of them.
+    `captured` replays words, and the proposing of few videos; `kernels` are the steps between products that are our
+    own; `attention` is whose attention the encoder uses.
     """
 
     encoded: int
@@ -39,15 +43,16 @@ class SpeakerLimits:
     allowance: int = 0
     aligned: int = 1
     captured: bool = True
-    passes: Passes = "triton"
-    attention: bool = False
+    kernels: tuple[Kernel, ...] = KERNELS
+    attention: Attention = "usual"
 
     @classmethod
     def of(cls, device: torch.device) -> SpeakerLimits:
         """What suits a device: large batches for a GPU, cache-sized ones for a CPU."""
-        if device.type == "cuda":
-            return cls(1 << 17, 1 << 20, 1 << 13, 16)
-        return cls(1 << 12, 1 << 16)
+        if device.type != "cuda":
+            return cls(1 << 12, 1 << 16)
+        large = torch.cuda.get_device_properties(device).total_memory > LARGE_MEMORY
+        return cls(1 << 17, 1 << 20, 1 << 13, 16) if large else cls(1 << 15, 1 << 18, 1 << 12, 16)
 
 
 @dataclass
@@ -70,20 +75,23 @@ class EventSpeaker:
     def __init__(self, model: MaskedTransformer, rules: PaperRules, limits: SpeakerLimits) -> None:
         self.model, self.rules, self.limits = model, rules, limits
         self.dtype = model.caption_decoder.words.weight.dtype
+        self.stages = Stages()
         self.packing = Packing(limits.encoded, limits.allowance, limits.aligned, rules.mask_floor)
-        fused = fused_for(model.device, passes=limits.passes, attention=limits.attention)
+        fused = fused_for(model.device, limits.kernels, limits.attention)
         self.encode: EventEncoder | RecurrentEventEncoder
         if isinstance(model.encoder, BiLSTMEncoder):
             self.encode = RecurrentEventEncoder(self.dtype)
         else:
             self.encode = EventEncoder(model, fused)
-        inference = rules.config.inference
+        inference, network = rules.config.inference, rules.config.model
+        self.graphs = Graphs(enabled=limits.captured and model.device.type == "cuda")
         self.decoder: WordDecoder | None = None
+        self.flat: FlatSentences | None = None
         if plain_greedy(inference) and isinstance(model.caption_decoder, SelfAttentionDecoder):
-            self.decoder = WordDecoder(model.caption_decoder, inference.max_words, fused)
-        self.captured: CapturedSentences | None = None
-        if limits.captured and self.decoder is not None and model.device.type == "cuda":
-            self.captured = CapturedSentences(self.decoder, self._say_all)
+            rests = network.compat == "paper"
+            self.decoder = WordDecoder(model.caption_decoder, inference.max_words, fused, rests=rests)
+            if fused.flat and fits_flat(network.heads, network.width, self.dtype):
+                self.flat = FlatSentences(self.decoder, rules, self.graphs, limits.spoken)
 
     def __call__(self, video: EncodedVideo, mask_PT: Tensor, video_P: Tensor, watch: Watch = unwatched) -> Sentences:
         """The sentence of every event, given by its mask and the row of its video."""
@@ -97,40 +105,55 @@ class EventSpeaker:
             if len(one_Q) < events:
                 told = self(video, mask_PT[one_Q], video_P[one_Q], watch)
                 return Sentences(told.words_PL[number_P], told.log_probability_P[number_P])
-        shared = self.encode.share(video)
-        valid_PT = video.memory.valid_BT[video_P]
-        packed = pack(mask_PT * valid_PT, video_P, valid_PT.sum(dim=1), self.packing)
+        with self.stages("pack"):
+            shared = self.encode.share(video)
+            valid_PT = video.memory.valid_BT[video_P]
+            packed = pack(mask_PT * valid_PT, video_P, valid_PT.sum(dim=1), self.packing)
         encoded = _Share(sum(part.mask_PS.numel() for part in packed), watch)
         for group in self._spoken_together(packed):
             event_P = torch.cat([part.event_P for part in group])
-            said = self._say([encoded.add(part, self.encode(shared, part)) for part in group])
+            said = (
+                self._told(shared, group, encoded) if self.flat is None else self._told_flat(self.flat, shared, group)
+            )
             words_PL[event_P] = F.pad(said.words_PL, (0, most - said.words_PL.shape[1]), value=PAD)
             log_P[event_P] = said.log_probability_P
         return Sentences(words_PL, log_P)
 
-    def _say(self, memories: list[Memory]) -> Sentences:
-        events = sum(len(memory.valid_BT) for memory in memories)
-        if self.decoder is not None:
-            said = self.captured and self.captured(memories)
-            return said or self.rules.say(self.decoder, self.decoder.begin(memories), events)
-        (memory,) = memories
-        return self.rules.say(self.model, self.model.caption_decoder.begin(memory), events)
+    def _told(self, shared: SharedSteps, group: list[PackedEvents], encoded: _Share) -> Sentences:
+        """Encode the events, then say what happens in them."""
+        with self.stages("events"):
+            memories = [encoded.add(part, self.encode(shared, part)) for part in group]
+        with self.stages("words"):
+            events = sum(len(memory.valid_BT) for memory in memories)
+            if self.decoder is not None:
+                return self.rules.say(self.decoder, self.decoder.begin(memories), events)
+            (memory,) = memories
+            return self.rules.say(self.model, self.model.caption_decoder.begin(memory), events)
 
-    def _say_all(self, memories: list[Memory]) -> Sentences:
-        """Without a look at who has finished, so that it can be captured."""
-        assert self.decoder is not None
-        events = sum(len(memory.valid_BT) for memory in memories)
-        return self.rules.say(self.decoder, self.decoder.begin(memories), events, looks=False)
+    def _told_flat(self, flat: FlatSentences, shared: SharedSteps, group: list[PackedEvents]) -> Sentences:
+        """The same where the encoder writes straight to the place that the words are said from."""
+        sizes = [(part.row_PS.shape[0], part.row_PS.shape[1]) for part in group]
+        events, first = sum(count for count, _ in sizes), 0
+        with self.stages("events"):
+            memory = flat.memory(events, sum(count * slots for count, slots in sizes))
+            memory.tell(sizes)
+            for part, (count, slots) in zip(group, sizes, strict=True):
+                layers, log_count_PS = memory.group(first, count, slots)
+                self.encode(shared, part, layers)
+                log_count_PS.copy_(part.log_count_PS) if part.log_count_PS is not None else log_count_PS.zero_()
+                first += count * slots
+        with self.stages("words"):
+            return flat(memory, events)
 
     def _spoken_together(self, packed: list[PackedEvents]) -> Iterator[list[PackedEvents]]:
         """As many as the memory holds: a word costs the decoder's weights once, however many events share it."""
         group: list[PackedEvents] = []
-        slots = 0
+        events = slots = 0
         for part in packed:
-            slots += part.mask_PS.numel()
-            if group and (slots > self.limits.spoken or self.decoder is None):
+            events, slots = events + len(part.mask_PS), slots + part.mask_PS.numel()
+            if group and (slots > self.limits.spoken or events > EVENTS_SPOKEN or self.decoder is None):
                 yield group
-                group, slots = [], part.mask_PS.numel()
+                group, events, slots = [], len(part.mask_PS), part.mask_PS.numel()
             group.append(part)
         if group:
             yield group

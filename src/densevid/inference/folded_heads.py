@@ -56,6 +56,8 @@ class FoldedHeads:
         self.decoder, self.grid = decoder, decoder.grid
         with torch.no_grad():
             self.heads = [FoldedHead.of(head) for head in decoder.heads if isinstance(head, AnchorHead)]
+            self.bias_HD = torch.stack([head.bias_D for head in self.heads])
+        self.anchors: dict[int, Tensor] = {}
 
     def __call__(self, memory_BTD: Tensor) -> Proposals:
         """What the decoder predicts for every anchor."""
@@ -67,13 +69,21 @@ class FoldedHeads:
         own = AnchorGrid(
             tuple(grid.kernels[index] for index in fitting), tuple(grid.strides[index] for index in fitting)
         )
-        bias_HD = torch.stack([head.bias_D for head in heads])
+        bias_HD = self.bias_HD if len(heads) == len(self.heads) else torch.stack([head.bias_D for head in heads])
         rows = passes_for(memory_BTD).convolve(memory_BTD, [head.kernel_KD for head in heads], bias_HD, own)
         outputs = [
             F.linear(F.linear(rows_BAD, head.product_DD, head.shift_D).relu_(), head.output_RD, head.output_bias_R)
             for head, rows_BAD in zip(heads, rows, strict=True)
         ]
-        return self.decoder.proposals(torch.cat(outputs, dim=1).transpose(1, 2), steps)
+        output_BAR = torch.cat(outputs, dim=1)
+        logits, shift, log_stretch = (output_BAR[..., row] for row in self.decoder.rows)
+        return Proposals(logits, torch.stack((shift, log_stretch), dim=-1), self._anchors(steps, logits.device), steps)
+
+    def _anchors(self, steps: int, device: torch.device) -> Tensor:
+        """The anchors over so many steps, kept: to make them is many small steps on the host, and a copy."""
+        if steps not in self.anchors:
+            self.anchors[steps] = self.grid.anchors(steps, device)
+        return self.anchors[steps]
 
 
 def _constants(norm: nn.BatchNorm1d) -> tuple[Tensor, Tensor]:

@@ -6,34 +6,68 @@ are Triton kernels. On a CPU the products take all the time.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from contextlib import nullcontext
 from importlib.util import find_spec
 from typing import Any, Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from densevid.inference.word_state import FlatMemory
 from densevid.model.video_encoder import Memory
 
-Passes = Literal["torch", "triton"]
+Kernel = Literal["rows", "norm", "relu", "attend"]
+KERNELS: tuple[Kernel, ...] = ("rows", "norm", "relu", "attend")
+Attention = Literal["usual", "cudnn", "flash"]
 WIDE_RESULTS = torch.__version__ >= "2.8"  # products of bfloat16 that give float32
 ROWS = 16  # the least that a tensor core takes
+WIDEST = 1024  # rows of a memory that our kernel holds in registers
+_OTHERS = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+_BACKENDS: dict[Attention, list[SDPBackend] | None] = {
+    "usual": None,
+    "cudnn": [SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION, *_OTHERS],
+    "flash": [SDPBackend.FLASH_ATTENTION, *_OTHERS],
+}
 
 
 class Fused:
     """Each step as torch has it."""
 
+    flat = False  # whether `attended_flat` is there
+
+    def __init__(self, attention: Attention = "usual") -> None:
+        self.backends = _BACKENDS[attention]
+
     def masked_rows(self, rows_ND: Tensor, row_PS: Tensor, mask_PS1: Tensor) -> Tensor:
         """The rows of every event, times its mask."""
         return rows_ND[row_PS] * mask_PS1
 
-    def residual_norm(self, norm: nn.Module, output: Tensor, residual: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Psi without dropout, LayerNorm(output + residual), and then perhaps the event mask."""
+    def residual_norm(
+        self,
+        norm: nn.Module,
+        output: Tensor,
+        residual: Tensor,
+        mask: Tensor | None = None,
+        out: Tensor | None = None,
+    ) -> Tensor:
+        """Psi without dropout, LayerNorm(output + residual), and then perhaps the event mask; written to `out`."""
         normed: Tensor = norm(output + residual)
-        return normed.to(residual.dtype) if mask is None else normed.to(residual.dtype) * mask
+        normed = normed.to(residual.dtype) if mask is None else normed.to(residual.dtype) * mask
+        return normed if out is None else out.copy_(normed)
 
     def rectified(self, linear: nn.Linear, values: Tensor) -> Tensor:
         """max(0, M1 x + b1)."""
         return linear(values).relu_()
+
+    def self_attention(self, projected_PSE: Tensor, heads: int, scale: float, attended: Tensor | None) -> Tensor:
+        """Attention among the slots of every event, P x S x D; queries, keys and values stand side by side."""
+        queries, keys, values = projected_PSE.unflatten(-1, (3, heads, -1)).permute(2, 0, 3, 1, 4)
+        with nullcontext() if self.backends is None else sdpa_kernel(self.backends, set_priority=True):
+            seen = F.scaled_dot_product_attention(queries, keys, values, attn_mask=attended, scale=scale)
+        return seen.transpose(1, 2).flatten(-2)
 
     def attended(self, query_PHD: Tensor, memory: Memory, index: int) -> Tensor:
         """softmax(query memory^T + log count) memory: a layer of the memory as keys and values of every head."""
@@ -43,18 +77,31 @@ class Fused:
             logits_PHS = logits_PHS + memory.log_count_BT[:, None]
         return torch.bmm(logits_PHS.softmax(dim=-1).to(memory_PSD.dtype), memory_PSD)
 
+    def attended_flat(self, query_PHD: Tensor, memory: FlatMemory, index: int) -> Tensor:
+        """The same where events lie one below the other: padded to the longest, for want of a kernel."""
+        slot_S = torch.arange(int(memory.slots_P.max()), device=query_PHD.device)
+        there_PS = slot_S < memory.slots_P[:, None]
+        row_PS = torch.where(there_PS, memory.first_P[:, None] + slot_S, 0)
+        log_count_PS = memory.log_count_N[row_PS].masked_fill(~there_PS, -torch.inf)
+        padded = Memory((memory.layers[index][row_PS],), there_PS, False, None, log_count_PS)
+        return self.attended(query_PHD, padded, 0)
+
 
 class TritonFused(Fused):
-    """The same by kernels of our own; `attention` says whether the reading of a memory is one of them."""
+    """The same by kernels of our own, for those steps that are named."""
 
-    def __init__(self, *, attention: bool) -> None:
+    def __init__(self, names: Collection[Kernel] = KERNELS, attention: Attention = "usual") -> None:
+        super().__init__(attention)
         from densevid.inference import event_kernels
 
         self.kernels: Any = event_kernels
-        self.attention = attention
+        self.names = frozenset(names)
+        self.flat = "attend" in self.names
 
     def masked_rows(self, rows_ND: Tensor, row_PS: Tensor, mask_PS1: Tensor) -> Tensor:
         """See `Fused`."""
+        if "rows" not in self.names:
+            return super().masked_rows(rows_ND, row_PS, mask_PS1)
         width = rows_ND.shape[1]
         out = rows_ND.new_empty(*row_PS.shape, width)
         self.kernels.masked_rows[(row_PS.numel(),)](
@@ -62,11 +109,18 @@ class TritonFused(Fused):
         )
         return out
 
-    def residual_norm(self, norm: nn.Module, output: Tensor, residual: Tensor, mask: Tensor | None = None) -> Tensor:
+    def residual_norm(
+        self,
+        norm: nn.Module,
+        output: Tensor,
+        residual: Tensor,
+        mask: Tensor | None = None,
+        out: Tensor | None = None,
+    ) -> Tensor:
         """See `Fused`; the release's own norm stays as it is."""
-        if not isinstance(norm, nn.LayerNorm):
-            return super().residual_norm(norm, output, residual, mask)
-        width, out = residual.shape[-1], torch.empty_like(residual)
+        if "norm" not in self.names or not isinstance(norm, nn.LayerNorm):
+            return super().residual_norm(norm, output, residual, mask, out)
+        width, out = residual.shape[-1], torch.empty_like(residual) if out is None else out
         factors = output if mask is None else mask.contiguous()
         self.kernels.masked_norm[(residual.numel() // width,)](
             output, residual, factors, norm.weight, norm.bias, out, width,
@@ -76,31 +130,38 @@ class TritonFused(Fused):
 
     def rectified(self, linear: nn.Linear, values: Tensor) -> Tensor:
         """See `Fused`; in the epilogue of the product."""
+        if "relu" not in self.names:
+            return super().rectified(linear, values)
         rows = values.flatten(0, -2)
         return torch._addmm_activation(linear.bias, rows, linear.weight.t()).view(*values.shape[:-1], -1)
 
-    def attended(self, query_PHD: Tensor, memory: Memory, index: int) -> Tensor:
-        """See `Fused`."""
-        memory_PSD = memory.layers[index]
-        events, slots, width = memory_PSD.shape
-        fits = width == _power_of_two(width) and 16 <= width <= 1024 and query_PHD.shape[1] <= ROWS
-        if not self.attention or not fits or memory_PSD.dtype == torch.float32:
-            return super().attended(query_PHD, memory, index)
-        out = memory_PSD.new_empty(events, query_PHD.shape[1], width)
-        counted = memory.log_count_BT is not None
+    def attended_flat(self, query_PHD: Tensor, memory: FlatMemory, index: int) -> Tensor:
+        """See `Fused`; an event is read once, for its logits and for its weighted sum."""
+        events, heads, width = query_PHD.shape
+        out = query_PHD.new_empty(events, heads, width)
         self.kernels.attend[(events,)](
-            query_PHD, memory_PSD.contiguous(), memory.log_count_BT if counted else memory_PSD, out, slots,
-            query_PHD.stride(0), query_PHD.stride(1), query_PHD.shape[1],
-            D=width, ROWS=ROWS, BLOCK_S=32, COUNTED=counted, num_warps=8, num_stages=2,
+            query_PHD, memory.layers[index], memory.log_count_N, memory.first_P, memory.slots_P, out,
+            query_PHD.stride(0), query_PHD.stride(1), heads,
+            D=width, BLOCK_D=_power_of_two(width), ROWS=ROWS, BLOCK_S=32, num_warps=8, num_stages=2,
         )  # fmt: skip
         return out
 
 
-def fused_for(device: torch.device, *, passes: Passes = "triton", attention: bool = False) -> Fused:
+def fused_for(device: torch.device, names: Collection[Kernel] = KERNELS, attention: Attention = "usual") -> Fused:
     """Kernels where there are a GPU and Triton, torch elsewhere."""
-    if passes == "triton" and device.type == "cuda" and find_spec("triton") is not None:
-        return TritonFused(attention=attention)
-    return Fused()
+    if device.type != "cuda":
+        return Fused()
+    return TritonFused(names, attention) if names and has_triton() else Fused(attention)
+
+
+def has_triton() -> bool:
+    """Whether kernels of our own can be compiled."""
+    return find_spec("triton") is not None
+
+
+def fits_flat(heads: int, width: int, dtype: torch.dtype) -> bool:
+    """Whether our kernel reads memories of that kind; float32 is left to products that keep all its digits."""
+    return heads <= ROWS and 16 <= width <= WIDEST and dtype in (torch.bfloat16, torch.float16)
 
 
 def wide_product(first: Tensor, second: Tensor) -> Tensor:

@@ -27,6 +27,7 @@ from densevid.inference.summary import SummaryRules
 
 Segments = dict[str, list[tuple[float, float]]]
 Report = Callable[[str], None]
+BATCHES_READ = 4  # together, on a device that works on one while the host is at its neighbours
 
 
 @dataclass(frozen=True)
@@ -105,8 +106,8 @@ class OpenedJob:
         return Predictions(events, self.captioner.config, failures, unseen, interrupted)
 
     def _read_ahead(self) -> Iterator[ReadPart]:
-        """As many videos as are captioned together, the next ones being read meanwhile."""
-        size = self.captioner.videos_at_once
+        """As many videos as keep the device busy, the next ones being read meanwhile."""
+        size = self.captioner.videos_at_once * (BATCHES_READ if self.captioner.ahead else 1)
         parts = [self.videos[first : first + size] for first in range(0, len(self.videos), size)]
         with ThreadPoolExecutor(1) as reader:
             ahead = reader.submit(self._read, parts[0])

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from densevid.config import Config
 from densevid.data.vocabulary import Vocabulary
 from densevid.inference.decoding import Sentences, Speaker, State, greedy_released, plain_greedy, sentences
-from densevid.inference.selection import Lengths, Selection, released_end, select, select_released
+from densevid.inference.selection import Glance, Lengths, Selection, released_end, select, select_released
 from densevid.model.proposal_decoder import Proposals
 
 
@@ -36,7 +36,11 @@ class PaperRules:
 
     def select(self, proposals: Proposals, lengths: Lengths) -> Selection:
         """The proposals of every video that are captioned."""
-        return select(proposals, lengths, self.config.inference)
+        return self.glance(proposals, lengths, looks=True).selection
+
+    def glance(self, proposals: Proposals, lengths: Lengths, *, looks: bool = False) -> Glance:
+        """The same from the best candidates alone, and whether they were enough, without waiting for the device."""
+        return select(proposals, lengths, self.config.inference, looks=looks)
 
     def say(self, speaker: Speaker, state: State, events: int, *, looks: bool = True) -> Sentences:
         """What is said about each event: greedily, or by beam search where the settings ask for more."""
@@ -64,9 +68,9 @@ class ReleasedRules(PaperRules):
         """The release's mask is a raw logit, which says nothing when it is small: only zeros are none."""
         return 0.0
 
-    def select(self, proposals: Proposals, lengths: Lengths) -> Selection:
+    def glance(self, proposals: Proposals, lengths: Lengths, *, looks: bool = False) -> Glance:
         """The release's selection."""
-        return select_released(proposals, lengths, self.config.inference)
+        return select_released(proposals, lengths, self.config.inference, looks=looks)
 
     def say(self, speaker: Speaker, state: State, events: int, *, looks: bool = True) -> Sentences:
         """Always `max_words` words; a beam, which the release has not, is the paper's."""

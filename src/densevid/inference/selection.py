@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from densevid.config import InferenceConfig
+from densevid.inference.fused import has_triton
 from densevid.intervals import suppress, temporal_iou
 from densevid.model.anchors import anchor_intervals
 from densevid.model.event_mask import rounded_windows
@@ -24,6 +25,7 @@ from densevid.model.proposal_decoder import Proposals
 
 SHORTEST = 1e-3
 FIRST_CANDIDATES = 512
+MOST_WALKED = 4096  # candidates of a video that one program decides about
 PAIRS_AT_ONCE = 1 << 26  # of candidates whose overlap is in memory together
 WHOLE_VIDEO = -1  # the anchor of an event that no anchor proposed
 
@@ -85,13 +87,24 @@ class Selection:
 Choose = Callable[[Selection], Selection]
 
 
+@dataclass(frozen=True)
+class Glance:
+    """A selection made without waiting for the device, right where `enough_1`: else more candidates must be seen."""
+
+    selection: Selection
+    enough_1: Tensor
+
+
 def best(selection: Selection, count: int) -> Selection:
     """The first `count` of every video."""
     return replace(selection, kept_BK=selection.kept_BK & (selection.kept_BK.cumsum(dim=1) <= count))
 
 
-def select(proposals: Proposals, lengths: Lengths, config: InferenceConfig) -> Selection:
-    """The paper's selection; intervals are cut to their video, and anchors that reach beyond it take no part."""
+def select(proposals: Proposals, lengths: Lengths, config: InferenceConfig, *, looks: bool = True) -> Glance:
+    """The paper's selection; intervals are cut to their video, and anchors that reach beyond it take no part.
+
+    With `looks = False` the host asks nothing of the device, and places beyond those in use are not cut off.
+    """
     steps_B1 = lengths.to(proposals.offsets_BA2.dtype).steps_B[:, None]
     clipped_BA2 = torch.minimum(proposals.intervals_BA2.clamp(min=0), steps_B1[..., None])
     fits_BA = (anchor_intervals(proposals.anchors_A2)[:, 1] <= steps_B1) & (
@@ -111,10 +124,12 @@ def select(proposals: Proposals, lengths: Lengths, config: InferenceConfig) -> S
         through_B1 = (considered >= entering_B1) & (have_B1 >= config.min_proposals)
         return chosen_BC, through_B1 | (have_B1 >= config.max_proposals) | (considered >= usable_B1)
 
-    chosen_BC = _settled(settle, score_BA.shape[1], max(FIRST_CANDIDATES, 4 * config.min_proposals))
-    place_BK, kept_BK = _first(chosen_BC, config.max_proposals)
+    first = max(FIRST_CANDIDATES, 4 * config.min_proposals)
+    chosen_BC, enough_1 = _settled(settle, score_BA.shape[1], first, looks=looks)
+    place_BK, kept_BK = _first(chosen_BC, config.max_proposals, looks=looks)
     anchor_BK = ranked.indices.gather(1, place_BK)
-    return Selection(anchor_BK, ranked.values.gather(1, place_BK), _taken(clipped_BA2, anchor_BK), kept_BK)
+    selection = Selection(anchor_BK, ranked.values.gather(1, place_BK), _taken(clipped_BA2, anchor_BK), kept_BK)
+    return Glance(selection, enough_1)
 
 
 def released_end(steps: int, seconds_per_step: float) -> float:
@@ -122,7 +137,7 @@ def released_end(steps: int, seconds_per_step: float) -> float:
     return steps + 2 * seconds_per_step
 
 
-def select_released(proposals: Proposals, lengths: Lengths, config: InferenceConfig) -> Selection:
+def select_released(proposals: Proposals, lengths: Lengths, config: InferenceConfig, *, looks: bool = True) -> Glance:
     """The release's selection; `lengths.end_B` holds the mixed-up units of `released_end`.
 
     Kernels longer than the video take no part. Its minimum of 50 never has an effect, so `min_proposals` has none here.
@@ -147,19 +162,23 @@ def select_released(proposals: Proposals, lengths: Lengths, config: InferenceCon
         enough_B1 = kept_BC.sum(dim=1, keepdim=True) >= config.max_proposals
         return kept_BC, enough_B1 | (considered >= count_B1)
 
-    chosen_BC = _settled(settle, score_BA.shape[1], FIRST_CANDIDATES)
-    place_BK, kept_BK = _first(chosen_BC, config.max_proposals)
+    chosen_BC, enough_1 = _settled(settle, score_BA.shape[1], FIRST_CANDIDATES, looks=looks)
+    place_BK, kept_BK = _first(chosen_BC, config.max_proposals, looks=looks)
     anchor_BK = ranked.indices.gather(1, place_BK)
-    return Selection(anchor_BK, score_BA.gather(1, anchor_BK), _taken(windows_BA2, anchor_BK), kept_BK)
+    selection = Selection(anchor_BK, score_BA.gather(1, anchor_BK), _taken(windows_BA2, anchor_BK), kept_BK)
+    return Glance(selection, enough_1)
 
 
-def _settled(settle: Callable[[int], tuple[Tensor, Tensor]], anchors: int, considered: int) -> Tensor:
-    """Consider twice as many candidates until every video has enough."""
+def _settled(
+    settle: Callable[[int], tuple[Tensor, Tensor]], anchors: int, considered: int, *, looks: bool
+) -> tuple[Tensor, Tensor]:
+    """Consider twice as many candidates until every video has enough, or once; and whether that was enough."""
     while True:
         considered = min(considered, anchors)
         chosen_BC, enough_B1 = settle(considered)
-        if considered == anchors or bool(enough_B1.all()):
-            return chosen_BC
+        enough_1 = enough_B1.all() | (considered == anchors)
+        if not looks or considered == anchors or bool(enough_1):
+            return chosen_BC, enough_1
         considered *= 2
 
 
@@ -168,15 +187,39 @@ def _greedy(first_BC2: Tensor, second_BC2: Tensor, enters_BC: Tensor, too_near: 
     videos = max(1, PAIRS_AT_ONCE // max(1, enters_BC.shape[1] ** 2))
     parts = zip(first_BC2.split(videos), second_BC2.split(videos), enters_BC.split(videos), strict=True)
     kept = [
-        suppress(too_near(temporal_iou(first, second)) & enters[:, None, :]) & enters for first, second, enters in parts
+        _suppressed(too_near(temporal_iou(first, second)) & enters[:, None, :]) & enters
+        for first, second, enters in parts
     ]
     return torch.cat(kept)
 
 
-def _first(chosen_BC: Tensor, most: int) -> tuple[Tensor, Tensor]:
+def _suppressed(overlapping_BCC: Tensor) -> Tensor:
+    """`suppress` of every video; on a GPU one kernel, which walks from candidate to candidate."""
+    candidates = overlapping_BCC.shape[1]
+    if not (overlapping_BCC.is_cuda and 0 < candidates <= MOST_WALKED and has_triton()):
+        return suppress(overlapping_BCC)
+    return walked(overlapping_BCC)
+
+
+def walked(overlapping_BCC: Tensor) -> Tensor:
+    """`suppress` by Triton."""
+    from densevid.inference import event_kernels
+
+    videos, candidates = overlapping_BCC.shape[:2]
+    keep_BC = torch.empty(videos, candidates, dtype=torch.int8, device=overlapping_BCC.device)
+    block = 1 << (candidates - 1).bit_length()
+    event_kernels.suppress[(videos,)](
+        overlapping_BCC.contiguous().view(torch.int8), keep_BC, candidates, BLOCK=block, num_warps=max(1, block // 512)
+    )
+    return keep_BC.bool()
+
+
+def _first(chosen_BC: Tensor, most: int, *, looks: bool) -> tuple[Tensor, Tensor]:
     """The places of the first `most` chosen of every video, side by side, and where there are so many."""
     chosen_BC = chosen_BC & (chosen_BC.cumsum(dim=1) <= most)
-    columns = int(chosen_BC.sum(dim=1).max()) if chosen_BC.numel() else 0
+    columns = min(most, chosen_BC.shape[1])
+    if looks:
+        columns = int(chosen_BC.sum(dim=1).max()) if chosen_BC.numel() else 0
     place_BK = chosen_BC.byte().argsort(dim=1, descending=True, stable=True)[:, :columns]
     return place_BK, chosen_BC.gather(1, place_BK)
 

@@ -1,0 +1,95 @@
+"""From features to the proposals that are captioned: encode, propose, select. Float32 throughout.
+
+On a GPU few videos leave it idle between hundreds of small launches: there the whole of it is replayed as one graph for
+every number of steps (`captured.py`), and the host looks at the result once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from densevid.inference.captured import Graphs
+from densevid.inference.folded_heads import FoldedHeads, proposer
+from densevid.inference.fused import has_triton
+from densevid.inference.rules import PaperRules
+from densevid.inference.selection import Glance, Lengths, Selection
+from densevid.inference.stages import Stages
+from densevid.inference.uploads import Uploaded
+from densevid.model.masked_transformer import EncodedVideo, MaskedTransformer
+from densevid.model.proposal_decoder import Proposals
+from densevid.model.recurrent import BiLSTMEncoder
+
+REPLAYED_VIDEOS = 2  # at most; more keep a GPU busy by themselves
+REPLAYED_MULTIPLE = 32  # of steps, so that few lengths are captured
+
+
+@dataclass(frozen=True)
+class Found:
+    """Videos that were encoded together, what was proposed in them, and what was selected of it."""
+
+    video: EncodedVideo
+    lengths: Lengths
+    proposals: Proposals
+    glance: Glance
+
+
+class Finder:
+    """Finds the events of a batch; `folded` and replayed where digits beyond TF32's do not count."""
+
+    def __init__(self, model: MaskedTransformer, rules: PaperRules, graphs: Graphs, *, folded: bool) -> None:
+        self.model, self.rules, self.graphs = model, rules, graphs
+        self.propose: Callable[[Tensor], Proposals] = proposer(model.proposal_decoder, folded=folded)
+        self.stages = Stages()
+        self.looks = model.device.type != "cuda" or not has_triton()
+        fixed = isinstance(self.propose, FoldedHeads) and not isinstance(model.encoder, BiLSTMEncoder)
+        self.replays = graphs.enabled and fixed and not self.looks
+        self.places: dict[tuple[int, ...], Uploaded] = {}
+
+    def multiple(self, videos: int) -> int:
+        """What the steps of so many videos are padded to a multiple of."""
+        return REPLAYED_MULTIPLE if self.replays and videos <= REPLAYED_VIDEOS else 1
+
+    def __call__(self, uploaded: Uploaded) -> tuple[Found, Selection]:
+        """What was found, and the selection, with at least one event a video."""
+        found = self._found(uploaded)
+        selection = found.glance.selection
+        if not self.looks and not bool(found.glance.enough_1):
+            selection = self._filled(self.rules.select(found.proposals, found.lengths), found.lengths)
+        return found, selection
+
+    def encode(self, uploaded: Uploaded) -> EncodedVideo:
+        """The videos alone."""
+        features_BTF, lengths = uploaded.features_BTF, uploaded.lengths
+        valid_BT = torch.arange(features_BTF.shape[1], device=features_BTF.device) < lengths.read_B[:, None]
+        return self.model.encode(features_BTF, valid_BT, padded=uploaded.padded)
+
+    def _found(self, uploaded: Uploaded) -> Found:
+        if not self.replays or len(uploaded.features_BTF) > REPLAYED_VIDEOS:
+            return self._work(uploaded)
+        sizes = (*uploaded.features_BTF.shape, int(uploaded.padded))
+        if sizes not in self.places:
+            empty = (torch.empty_like(uploaded.features_BTF), torch.empty_like(uploaded.lengths_3B))
+            self.places[sizes] = Uploaded(*empty, uploaded.padded)
+        place = self.places[sizes]
+        place.features_BTF.copy_(uploaded.features_BTF)
+        place.lengths_3B.copy_(uploaded.lengths_3B)
+        with self.stages("find"):
+            return self.graphs("proposals", sizes, lambda: self._work(place))
+
+    def _work(self, uploaded: Uploaded) -> Found:
+        lengths = uploaded.lengths
+        with self.stages("encode"):
+            video = self.encode(uploaded)
+        with self.stages("propose"):
+            proposals = self.propose(video.memory.last_BTD)
+        with self.stages("select"):
+            glance = self.rules.glance(proposals, lengths, looks=self.looks)
+            glance = replace(glance, selection=self._filled(glance.selection, lengths))
+        return Found(video, lengths, proposals, glance)
+
+    def _filled(self, selection: Selection, lengths: Lengths) -> Selection:
+        return selection.at_least_one(lengths, self.rules.config.inference.score_threshold)

@@ -1,0 +1,73 @@
+"""Where the time of captioning goes: its stages mark themselves, and whoever measures listens.
+
+Without a listener a mark costs nothing. A `StageClock` keeps what the host spent in each stage, and the time between
+marks on the device's own queue, read only when all is done, so that measuring makes nobody wait.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+
+import torch
+
+Span = tuple[torch.cuda.Event, torch.cuda.Event]
+
+
+class Stages:
+    """Nobody listens."""
+
+    def __call__(self, name: str) -> AbstractContextManager[None]:
+        """Everything inside belongs to the stage of that name."""
+        return nullcontext()
+
+
+@dataclass(frozen=True)
+class StageTime:
+    """What a stage took, in milliseconds: of the host, and on the device."""
+
+    name: str
+    host: float
+    device: float
+
+
+class StageClock(Stages):
+    """Adds up what is inside each stage."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.on_gpu = device.type == "cuda"
+        self.host: defaultdict[str, float] = defaultdict(float)
+        self.spans: defaultdict[str, list[Span]] = defaultdict(list)
+
+    @contextmanager
+    def __call__(self, name: str) -> Iterator[None]:
+        """See `Stages`; what is being captured into a graph is not timed."""
+        if self.on_gpu and torch.cuda.is_current_stream_capturing():
+            yield
+            return
+        begun = time.perf_counter()
+        first = self._mark()
+        yield
+        last = self._mark()
+        if first is not None and last is not None:
+            self.spans[name].append((first, last))
+        self.host[name] += time.perf_counter() - begun
+
+    def _mark(self) -> torch.cuda.Event | None:
+        if not self.on_gpu:
+            return None
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def times(self) -> list[StageTime]:
+        """Of every stage, in the order in which they were first entered."""
+        if self.on_gpu:
+            torch.cuda.synchronize()
+        return [
+            StageTime(name, seconds * 1e3, sum(first.elapsed_time(last) for first, last in self.spans[name]))
+            for name, seconds in self.host.items()
+        ]

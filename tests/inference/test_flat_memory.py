@@ -1,0 +1,80 @@
+"""Events one below the other are spoken of as in groups: with kernels (Triton's interpreter, or a GPU) and without."""
+
+from __future__ import annotations
+
+import os
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from densevid.data.vocabulary import EOS
+from densevid.inference.captioned_video import CaptionedVideo
+from densevid.inference.captioner import Captioner
+from densevid.inference.captured import FlatSentences, Graphs, rounded
+from densevid.inference.event_encoder import EventEncoder
+from densevid.inference.event_speaker import SpeakerLimits
+from densevid.inference.fused import Fused, TritonFused
+from random_models import random_model, random_track
+
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1" and find_spec("triton") is not None
+VARIANTS: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({}, {}),
+    ({"mask": "discrete"}, {}),
+    ({"mask": "learned"}, {"mask_floor": 0.3}),
+    ({"compat": "released"}, {"min_before_suppression": 20}),
+]
+FUSED = ["torch", pytest.param("triton", marks=pytest.mark.skipif(not INTERPRETED, reason="needs TRITON_INTERPRET=1"))]
+
+
+def flat_captioner(variant: tuple[dict[str, Any], dict[str, Any]], fused: Fused, rows: int = 4000) -> Captioner:
+    """A captioner on a CPU that speaks as on a GPU, without graphs."""
+    captioner = Captioner(random_model(*variant), limits=SpeakerLimits(400, rows, 20, 4))
+    speaker = captioner.speaker
+    assert speaker.decoder is not None and isinstance(speaker.encode, EventEncoder)
+    speaker.decoder.fused = speaker.encode.fused = fused
+    speaker.flat = FlatSentences(speaker.decoder, speaker.rules, Graphs(enabled=False), rows)
+    return captioner
+
+
+def same(ours: CaptionedVideo, theirs: CaptionedVideo) -> None:
+    assert ours.sentences == theirs.sentences
+    np.testing.assert_allclose(ours.log_probability_P, theirs.log_probability_P, atol=1e-4)
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+@pytest.mark.parametrize("fused", FUSED)
+@pytest.mark.parametrize("rows", [30, 4000])
+def test_flat_and_grouped_say_the_same(variant: Any, fused: str, rows: int) -> None:
+    tracks = [random_track(steps, steps) for steps in ((8, 5) if fused == "triton" else (40, 13, 29, 1))]
+    if fused == "triton":  # by the interpreter every word is slow
+        variant = (variant[0], variant[1] | {"max_words": 2, "min_proposals": 4, "max_proposals": 4})
+    want = Captioner(random_model(*variant)).captioned(tracks)
+    flat = flat_captioner(variant, Fused() if fused == "torch" else TritonFused(), rows)
+    for ours, theirs in zip(flat.captioned(tracks), want, strict=True):
+        same(ours, theirs)
+
+
+def test_a_sentence_that_has_ended_reads_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    captioner = flat_captioner(({}, {"max_words": 30}), Fused())
+    with torch.no_grad():
+        captioner.model.caption_decoder.words.bias[EOS] = 0.5
+    read: list[int] = []
+    attended = Fused.attended_flat
+
+    def counted(self: Fused, query: torch.Tensor, memory: Any, index: int) -> torch.Tensor:
+        read.append(int(memory.slots_P.sum()))
+        return attended(self, query, memory, index)
+
+    monkeypatch.setattr(Fused, "attended_flat", counted)
+    (found,) = captioner.captioned([random_track(40)])
+    lengths = [len(sentence.split()) for sentence in found.sentences]
+    assert min(lengths) < max(lengths) and read == sorted(read, reverse=True) and read[-1] < read[0] / 2
+
+
+@pytest.mark.parametrize("events", [1, 10, 16, 17, 186, 270, 2168, 4097])
+def test_sizes_are_few_and_near(events: int) -> None:
+    assert events <= rounded(events) <= max(events + 15, events * 9 / 8)
+    assert len({rounded(number) for number in range(1, events + 1)}) <= 8 * events.bit_length()
