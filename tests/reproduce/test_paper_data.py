@@ -12,7 +12,8 @@ import pytest
 from densevid.cli import main
 from densevid.data.annotations import read_annotations
 from densevid.reproduce.definitions import datasets, rows
-from densevid.reproduce.prepared_data import Inputs, PaperData, split_folder
+from densevid.reproduce.paper_data import PaperData, split_folder
+from densevid.reproduce.prepared_data import Inputs
 
 VIDEOS = {"training": 8, "validation": 4}
 Lengths = list[tuple[str, float]]

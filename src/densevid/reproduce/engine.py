@@ -14,9 +14,11 @@ from densevid.artifacts import read_json, write_json
 from densevid.errors import InputError
 from densevid.reproduce.definitions import Dataset, Table, rows
 from densevid.reproduce.model_runs import ModelRun, Runs
+from densevid.reproduce.paper_data import PaperData
 from densevid.reproduce.predict_models import Predictor, Wanted
-from densevid.reproduce.prepared_data import Inputs, PreparedData, prepared
+from densevid.reproduce.prepared_data import Inputs, PreparedData
 from densevid.reproduce.table_lines import GRADIENT, Line, lines_of, wanted_by
+from densevid.reproduce.timeline_data import TimelineData
 from densevid.reproduce.train_models import Machine, train_all
 from densevid.reproduce.train_speed import write_speed
 
@@ -57,7 +59,8 @@ class Reproduction:
     def data(self) -> PreparedData:
         """The data set; a folder that was filled from other files is refused."""
         request = self.request
-        data = prepared(request.dataset, request.inputs, self.folder / "data", quick=request.quick)
+        kind = TimelineData if request.dataset.family == "timelines" else PaperData
+        data = kind(request.dataset, request.inputs, self.folder / "data", quick=request.quick)
         about = {"data": request.dataset.name, "annotations": data.digest, "streams": [list(s) for s in data.streams]}
         path = self.folder / "data.json"
         if path.exists() and read_json(path) != about:
