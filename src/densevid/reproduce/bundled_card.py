@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 from densevid.artifacts import fingerprint, provenance, read_json, write_json, write_text
 from densevid.captioning.installed_models import CARD, SCORES
 from densevid.checkpoint import WEIGHTS, LoadedModel, load_model
+from densevid.data.timeline_samples import QUIET_EVERY
 from densevid.errors import InputError
 
 BASELINES = ("change points", "prior grid", "model, shuffled features")  # that timelines are compared with
@@ -23,19 +25,19 @@ INTRODUCTION = """\
 # {name}
 
 The model that `densevid caption` uses unless another is named: it finds the events of a video and says a sentence about
-each. End to end, masked transformer with a gated event mask, {layers} layers of width {width}, {parameters:.1f} million
-numbers in half precision ({megabytes:.1f} MB), {words:,} words.
+each. A masked transformer with a gated event mask, trained end to end: {layers} layers of width {width},
+{parameters:.1f} million numbers in half precision ({megabytes:.1f} MB), {words:,} words.
 
 Licence: Apache-2.0 for the weights; MSR-VTT, which they were trained on, is for research
 
 ## Data
 
 MSR-VTT (Xu et al., CVPR 2016): web videos, 20 sentences a clip by paid annotators, published for research; the footage
-belongs to those who made it. We had a sample of it, {clips} clips for training, and composed timelines of them
-(`docs/timelines.md`): events lie as in ActivityNet Captions, whose figures, not whose words or videos, were used.
+belongs to those who made it. We had a sample of it, {clips} clips for training ({hours:.1f} hours), and composed
+timelines of them (`docs/timelines.md`): events lie as in ActivityNet Captions, of which nothing else was used.
 No clip, picture or sentence is in this folder, only what was learnt. The features come from EfficientNet-Lite0, trained
 on ImageNet. Videos in which nothing happens (black, flat colour, noise, test cards, stills of training clips, slides)
-were drawn by a program and are among the background; one training video in thirteen holds nothing else.
+were drawn by a program and are among the background; one training video in {quiet_every} holds nothing else.
 
 ## Recipe
 
@@ -51,7 +53,7 @@ on timelines of it. `val` was scored once.
 LIMITS = """\
 ## Limits
 
-- It has seen about two hours of web video. Its sentences are short and general ("a man is talking"), and it guesses:
+- It has seen {hours:.1f} hours of web video. Its sentences are short and general ("a man is talking"), and it guesses:
   people, places and objects that are rare in its clips are called by the name of something common.
 - It was trained on timelines that are composed of clips, not filmed: it looks for a change of what is shown, and of one
   long take it may tell one event or none. The scores above on timelines say nothing about ActivityNet.
@@ -94,7 +96,7 @@ def card_text(loaded: LoadedModel, folder: Path, dev: Mapping[str, Any], val: Ma
         _judgement(val),
         *_quiet(val["quiet"]),
         *_whole_videos(val.get("whole videos", {})),
-        LIMITS,
+        LIMITS.format(hours=val["training hours"]),
     ]
     return "\n".join(sections)
 
@@ -108,6 +110,8 @@ def _introduction(loaded: LoadedModel, folder: Path, val: Mapping[str, Any]) -> 
         megabytes=(folder / WEIGHTS).stat().st_size / 1e6,
         words=len(loaded.vocabulary),
         clips=val["training clips"],
+        hours=val["training hours"],
+        quiet_every=QUIET_EVERY,
         version=val["provenance"]["densevid"],
     )
 
@@ -116,10 +120,10 @@ def _tables(name: str, content: Mapping[str, Any]) -> Iterator[str]:
     about = content["timeline set"]
     yield f"{content['clip count']} single clips of {name}, one sentence each, against all that people said of them:\n"
     yield _table(content["clips"])
-    yield (
+    yield _paragraph(
         f"{about['videos']} timelines of {name}, real .mp4 files through `densevid extract`; AR@10 and METEOR 2018 of"
         f" all that is proposed, F1 and SODA_c of the {about['short list']} best events, or of the summary, which has"
-        f" {about['events in a summary']} on average:\n"
+        f" {about['events in a summary']} on average:"
     )
     yield _table(content["timelines"])
 
@@ -152,7 +156,7 @@ def _quiet(found: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     lines = [["", *kept], ["---"] * 5, *([kind, *(f"{row[name]:g}" for name in kept)] for kind, row in found.items())]
     yield "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
     if told := sorted({sentence for row in found.values() for sentence in row["told"]}):
-        yield f"It said of them: {'; '.join(map(_quoted, told))}.\n"
+        yield _paragraph(f"It said of them: {'; '.join(map(_quoted, told))}.")
 
 
 def _whole_videos(content: Mapping[str, Any]) -> Iterator[str]:
@@ -165,7 +169,7 @@ def _whole_videos(content: Mapping[str, Any]) -> Iterator[str]:
     yield from (f"- refused: {line}\n" for line in content["refused"])
     for video, numbers in content["scores"].items():
         said = ", ".join(f"{name} {value:.4g}" for name, value in numbers.items())
-        yield f"`{video}` is of ActivityNet Captions. Against its references: {said}.\n"
+        yield _paragraph(f"`{video}` is of ActivityNet Captions. Against its references: {said}.")
 
 
 def _events(found: Mapping[str, Any]) -> Iterable[str]:
@@ -180,6 +184,10 @@ def _events(found: Mapping[str, Any]) -> Iterable[str]:
 
 def _length(found: Mapping[str, Any]) -> str:
     return f", {found['seconds']:g} s" if "seconds" in found else ""
+
+
+def _paragraph(text: str) -> str:
+    return fill(text, 120, break_long_words=False, break_on_hyphens=False) + "\n"
 
 
 def _quoted(sentence: str) -> str:

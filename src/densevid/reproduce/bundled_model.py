@@ -105,6 +105,7 @@ def score(args: argparse.Namespace) -> None:
     subject, learnt = Subject.of(args.model, args.device), Learnt.from_clips(collection, FITTED)
     content: dict[str, Any] = {"split": split, "weights": fingerprint(args.model / WEIGHTS)}
     content["training clips"], content["clip count"] = (len(collection.split(name)) for name in (FITTED, split))
+    content["training hours"] = round(sum(clip.seconds for clip in collection.split(FITTED)) / 3600, 2)
     content["clips"] = clip_scores(subject, learnt, collection, split)
     content["timelines"], content["timeline set"] = timeline_scores(subject, learnt, args.timelines)
     photographs = [args.clips / "clips" / f"{clip.name}.mp4" for clip in collection.split(split)]

@@ -3,6 +3,7 @@
 Prints the figures of docs/timelines.md.
 
   python -m densevid.reproduce.timeline_report CLIPS --train train --split val [--layouts ACTIVITYNET_TRAIN.json]
+  python -m densevid.reproduce.timeline_report CLIPS --features STORE --train train-fit --split train-dev
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -143,13 +145,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Parse and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", metavar="CLIPS")
+    parser.add_argument("--features", type=Path, metavar="STORE", help="features that were extracted from the clips")
     parser.add_argument("--train", default="train", metavar="SPLIT")
     parser.add_argument("--split", default="val", metavar="SPLIT")
     parser.add_argument("--videos", type=int, default=500, metavar="N")
     parser.add_argument("--layouts", metavar="FILE")
     args = parser.parse_args(arguments)
     layouts = LayoutTable.from_annotations(args.layouts) if args.layouts else None
-    report(ClipCollection.read(args.folder), args.train, args.split, args.videos, layouts)
+    collection = ClipCollection.read(args.folder, features=args.features)
+    report(collection, args.train, args.split, args.videos, layouts)
     return 0
 
 
