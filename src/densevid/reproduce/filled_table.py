@@ -180,6 +180,8 @@ class Filler:
     def _notes(self, line: Line) -> tuple[str, ...]:
         """Why something is not there."""
         notes = [line.note] if line.note else []
+        if not all(self.predictor.baseline(name).exists() for name in line.files.values()):
+            notes.append("not predicted yet")
         for each in line.wanted:
             run = self.predictor.runs.of(each.row, each.seed)
             if reason := self.predictor.data.unavailable(run.row):

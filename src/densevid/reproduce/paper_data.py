@@ -76,7 +76,7 @@ class PaperData(PreparedData):
         """The first training videos that have features."""
         told = read_annotations(self._files("train"), split=self.split("train"))
         source = self._source("train", told)
-        videos = [video for video in told.events if video in source][: self.count("train")]
+        videos = [video for video in told.events if video in source][: self.count("learnt")]
         return _only(told, videos), source
 
     def _files(self, part: str) -> tuple[Path, ...]:

@@ -78,7 +78,7 @@ class TimelineData(PreparedData):
     def learnt(self) -> tuple[Annotations, FeatureSource]:
         """The first timelines of the training split."""
         generator = TimelineGenerator(self.collection, self.split("train"), seed=0)
-        composed = ComposedFeatures(generator, self.count("train") or 0)
+        composed = ComposedFeatures(generator, self.count("learnt") or 0)
         return composed.annotations(ANNOTATORS), composed
 
     def _set(self, part: str, streams: int | None) -> EventSet:
