@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from densevid.video.sampling import LONGEST_HOLD, BrokenClock, SkipPlan, StepSelector
@@ -38,6 +38,7 @@ def run(times: list[float], end: float, seconds_per_step: float) -> list[tuple[f
     return steps + [(step, len(times) - 1) for step in selector.finish(end)]
 
 
+@example(1.35, [], 1.0, 0.1)  # half a step after 1.3 and not after it, as floats are
 @given(st.floats(0, 2), gaps, st.floats(0.01, 2.0), st.sampled_from([0.1, 0.5, 1.0]))
 def test_every_step_shows_the_frame_nearest_to_its_turn(start, gap_list, last, seconds_per_step) -> None:
     times = frame_times(start, gap_list)

@@ -53,7 +53,11 @@ class StepSelector:
 
     def _first_step_near(self, time: float) -> int:
         """Steps before the first picture have nothing to show and are left out."""
-        return max(0, int((time - self.seconds_per_step / 2) // self.seconds_per_step) + 1)
+        half = self.seconds_per_step / 2
+        step = max(0, int((time - half) // self.seconds_per_step))  # rounded down, and one too few for rounding errors
+        while time - step * self.seconds_per_step >= half:
+            step += 1
+        return step
 
     def _belongs_to(self, coming: float) -> bool:
         """Whether the step shows the coming frame rather than the one on the screen."""
