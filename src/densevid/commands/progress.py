@@ -5,22 +5,19 @@ from __future__ import annotations
 import sys
 import time
 from types import TracebackType
+from typing import Any, Self
 
 from densevid.progress import duration, open_bar
 
 SECONDS_BETWEEN_LINES = 10.0
 
 
-class Progress:
-    """Counts towards a total of any unit (bytes say more about the time left than files do); writes to stderr."""
+class WithBar:
+    """What shows a bar while it is entered; `_bar` is None where nobody watches."""
 
-    def __init__(self, total: int) -> None:
-        self._total, self._done = max(total, 1), 0
-        self._begin = self._last_line = time.monotonic()
-        self._bar = open_bar("{task.description}")
-        self._task = self._bar.add_task("starting", total=self._total) if self._bar else None
+    _bar: Any
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> Self:
         if self._bar:
             self._bar.start()
         return self
@@ -28,6 +25,16 @@ class Progress:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if self._bar:
             self._bar.stop()
+
+
+class Progress(WithBar):
+    """Counts towards a total of any unit (bytes say more about the time left than files do); writes to stderr."""
+
+    def __init__(self, total: int) -> None:
+        self._total, self._done = max(total, 1), 0
+        self._begin = self._last_line = time.monotonic()
+        self._bar = open_bar("{task.description}")
+        self._task = self._bar.add_task("starting", total=self._total) if self._bar else None
 
     def advance(self, amount: int, text: str) -> None:
         """Note that `amount` more is done, and say `text` beside it."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from types import TracebackType
 
+from densevid.commands.progress import WithBar
 from densevid.progress import Stage, open_bar
 
 PARTS: dict[Stage, float] = {"decode": 0.45, "features": 0.45, "events": 0.03, "sentences": 0.07}  # of a video's time
@@ -13,7 +13,7 @@ DOING: dict[Stage, str] = {"decode": "decoding", "features": "features", "events
 SMALLEST_STEP = 0.01
 
 
-class StageBar:
+class StageBar(WithBar):
     """A bar on stderr for the video at hand, and how many there are; nothing where nobody watches."""
 
     def __init__(self, videos: int) -> None:
@@ -21,15 +21,6 @@ class StageBar:
         self._done: dict[Stage, float] = {}
         self._bar = open_bar("{task.percentage:>3.0f}%", "{task.description}", transient=True)
         self._task = self._bar.add_task("starting", total=1.0) if self._bar else None
-
-    def __enter__(self) -> StageBar:
-        if self._bar:
-            self._bar.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if self._bar:
-            self._bar.stop()
 
     def __call__(self, stage: Stage, done: float) -> None:
         """The watch: `files` begins the next video."""
