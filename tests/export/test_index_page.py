@@ -54,6 +54,9 @@ def test_it_says_what_there_is_and_what_failed(page: Any) -> None:
     assert page.locator(".failures li").text_content() == "broken.mp4: not a video <that> can be read"
     assert page.locator(".poster img").first.evaluate("(picture) => picture.naturalWidth") > 100
     assert page.locator(".video").nth(1).locator(".said li:visible").count() == MOST_SHOWN
+    assert page.locator(".poster").count() == 1  # no black place where there is no picture
+    left = page.locator(".video").nth(1).locator("h2").bounding_box()["x"]
+    assert left < page.locator(".video").first.locator("h2").bounding_box()["x"] - 100
     assert "nothing in it that the model is confident about" in page.locator(".video").nth(2).text_content()
 
 

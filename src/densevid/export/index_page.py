@@ -68,10 +68,16 @@ def _facts(rows: Sequence[IndexRow], done: Sequence[IndexRow]) -> str:
 def _video(row: IndexRow) -> str:
     name = f"<bdi>{escaped(printable(row.name))}</bdi>"
     about = f"{clock_text(row.duration or 0.0)} · {count_text(len(row.events), 'event')}"
-    poster = f'<img alt="" loading="lazy" src="{data_address("image/jpeg", row.poster)}">' if row.poster else ""
     head = f'<div class="head"><h2>{_link(row, "", "", name)}</h2><p>{about}</p></div>'
-    picture = _link(row, "", "poster", poster, hidden=True)
-    return f'<article class="video">{picture}<div>{head}{_strip(row)}{_said(row)}</div></article>'
+    return f'<article class="video">{_picture(row)}<div>{head}{_strip(row)}{_said(row)}</div></article>'
+
+
+def _picture(row: IndexRow) -> str:
+    """A frame of the video; features alone have none, and then no place is kept for it."""
+    if not row.poster:
+        return ""
+    image = f'<img alt="" loading="lazy" src="{data_address("image/jpeg", row.poster)}">'
+    return _link(row, "", "poster", image, hidden=True)
 
 
 def _link(row: IndexRow, moment: str, kind: str, content: str, *, hidden: bool = False) -> str:
