@@ -15,6 +15,7 @@ from torch import Tensor
 from densevid.checkpoint import LoadedModel
 from densevid.config import InferenceConfig
 from densevid.data.vocabulary import EOS, INIT, PAD
+from densevid.inference.borders import at_changes
 from densevid.inference.captioner import float32_products
 from densevid.model.anchors import anchor_intervals
 from densevid.model.masked_transformer import EncodedVideo, MaskedTransformer
@@ -47,8 +48,9 @@ class PlainCaptioner:
             features_1TF = values_TF[None].to(self.device)
             valid_1T = torch.ones(features_1TF.shape[:2], dtype=torch.bool, device=self.device)
             video = self.model.encode(features_1TF, valid_1T)
-            proposals = self.model.propose(video)
-            steps = features_1TF.shape[1]
+            steps, reach = features_1TF.shape[1], self.config.inference.border_reach
+            own_1 = torch.tensor([steps], device=self.device)
+            proposals = at_changes(self.model.propose(video), features_1TF, own_1, reach)
             chosen = greedily_chosen(proposals, steps, self.config.inference)
             anchor_P = torch.tensor([anchor for anchor, _ in chosen], dtype=torch.long, device=self.device)
             picked = proposals.pick(torch.zeros_like(anchor_P), anchor_P)

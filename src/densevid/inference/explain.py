@@ -20,6 +20,7 @@ from densevid.checkpoint import LoadedModel
 from densevid.data.vocabulary import EOS, INIT
 from densevid.errors import InputError
 from densevid.events import Event
+from densevid.inference.borders import at_changes
 from densevid.inference.decoding import sentences
 from densevid.inference.rules import rules_of
 from densevid.intervals import suppress, temporal_iou
@@ -83,8 +84,7 @@ def explain(loaded: LoadedModel, track: FeatureTrack, *, each: int = 2) -> Expla
     """Look inside the model at `each` sure and `each` unsure proposals of a video (of its first window)."""
     model, rules = loaded.model.eval(), rules_of(loaded.config)
     steps = min(len(track), loaded.config.model.window)
-    video = _encode(model, track, steps, rules.steps_read(steps))
-    proposals = model.propose(video)
+    video, proposals = _proposed(loaded, track, steps)
     sure_P, unsure_P = _sure_and_unsure(proposals, steps, each)
     anchor_P = torch.cat((sure_P, unsure_P))
     if not len(anchor_P):
@@ -103,7 +103,7 @@ def masks_of_anchors(loaded: LoadedModel, track: FeatureTrack, anchors: Sequence
     """The masks under which the events of anchors are captioned, P x T; an anchor of -1 is the whole video."""
     model, rules = loaded.model.eval(), rules_of(loaded.config)
     steps = min(len(track), loaded.config.model.window)
-    proposals = model.propose(_encode(model, track, steps, rules.steps_read(steps)))
+    _, proposals = _proposed(loaded, track, steps)
     anchor_P = torch.tensor(anchors, dtype=torch.long, device=proposals.logits_BA.device)
     picked = proposals.pick(torch.zeros_like(anchor_P), anchor_P.clamp(min=0))
     limit_P = torch.full_like(picked.logits_P, rules.end(steps, track.clock.seconds_per_step))
@@ -111,14 +111,17 @@ def masks_of_anchors(loaded: LoadedModel, track: FeatureTrack, anchors: Sequence
     return _array(torch.where(anchor_P[:, None] < 0, 1.0, mask_PT))[:, :steps]
 
 
-def _encode(model: MaskedTransformer, track: FeatureTrack, steps: int, steps_read: int) -> EncodedVideo:
+def _proposed(loaded: LoadedModel, track: FeatureTrack, steps: int) -> tuple[EncodedVideo, Proposals]:
+    model, config = loaded.model, loaded.config
     with np.errstate(over="ignore"):
         values = np.asarray(track.values[:steps], dtype=np.float32)
     if not np.isfinite(values).all():
         raise InputError("its features hold NaN, infinity or numbers too large for float32")
-    values = np.pad(values, ((0, steps_read - steps), (0, 0)))
-    features_1TF = torch.from_numpy(values)[None].to(model.caption_decoder.words.weight.device)
-    return model.encode(features_1TF, torch.ones(features_1TF.shape[:2], dtype=torch.bool, device=features_1TF.device))
+    values = np.pad(values, ((0, rules_of(config).steps_read(steps) - steps), (0, 0)))
+    features_1TF = torch.from_numpy(values)[None].to(model.device)
+    valid_1T = torch.ones(features_1TF.shape[:2], dtype=torch.bool, device=model.device)
+    video, own_1 = model.encode(features_1TF, valid_1T), torch.tensor([steps], device=model.device)
+    return video, at_changes(model.propose(video), features_1TF, own_1, config.inference.border_reach)
 
 
 def _sure_and_unsure(proposals: Proposals, steps: int, each: int) -> tuple[Tensor, Tensor]:

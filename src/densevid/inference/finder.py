@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from densevid.inference.borders import at_changes
 from densevid.inference.captured import Graphs
 from densevid.inference.folded_heads import FoldedHeads, proposer
 from densevid.inference.fused import has_triton
@@ -86,6 +87,8 @@ class Finder:
             video = self.encode(uploaded)
         with self.stages("propose"):
             proposals = self.propose(video.memory.last_BTD)
+            reach = self.rules.config.inference.border_reach
+            proposals = at_changes(proposals, uploaded.features_BTF, lengths.steps_B, reach)
         with self.stages("select"):
             glance = self.rules.glance(proposals, lengths, looks=self.looks)
             glance = replace(glance, selection=self._filled(glance.selection, lengths))

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+MOST_LOG_STRETCH = 4.0  # 55 times the anchor: anchors of all lengths exist, so none needs more, and exp cannot overflow
+
 
 @dataclass(frozen=True)
 class AnchorGrid:
@@ -53,7 +55,7 @@ def apply_offsets(anchors_A2: Tensor, offsets_A2: Tensor) -> Tensor:
     """Intervals of proposals: c_p = c_a + theta_c l_a, l_p = l_a exp(theta_l), (c_p - l_p / 2, c_p + l_p / 2)."""
     center, length = anchors_A2.unbind(-1)
     shift, log_stretch = offsets_A2.unbind(-1)
-    proposed = torch.stack((center + shift * length, length * log_stretch.exp()), dim=-1)
+    proposed = torch.stack((center + shift * length, length * log_stretch.clamp(max=MOST_LOG_STRETCH).exp()), dim=-1)
     return anchor_intervals(proposed)
 
 

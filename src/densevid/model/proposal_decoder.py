@@ -13,22 +13,29 @@ from densevid.model.long_convolution import fast_heads
 
 @dataclass(frozen=True)
 class Proposals:
-    """Every anchor over `steps` steps with its prediction; `offsets` are (center shift / length, log stretch)."""
+    """Every anchor over `steps` steps with its prediction; `offsets` are (center shift / length, log stretch).
+
+    `moved_BA2` are intervals that take the place of what the offsets say, once they were moved.
+    """
 
     logits_BA: Tensor
     offsets_BA2: Tensor
     anchors_A2: Tensor
     steps: int
+    moved_BA2: Tensor | None = None
 
     @property
     def intervals_BA2(self) -> Tensor:
         """Start and end of every proposal, in steps."""
-        return apply_offsets(self.anchors_A2, self.offsets_BA2)
+        return apply_offsets(self.anchors_A2, self.offsets_BA2) if self.moved_BA2 is None else self.moved_BA2
 
     def pick(self, video_P: Tensor, anchor_P: Tensor) -> PickedProposals:
         """The proposals of given anchors of given videos, one row each."""
         anchors_P2 = self.anchors_A2[anchor_P]
-        intervals_P2 = apply_offsets(anchors_P2, self.offsets_BA2[video_P, anchor_P])
+        if self.moved_BA2 is None:
+            intervals_P2 = apply_offsets(anchors_P2, self.offsets_BA2[video_P, anchor_P])
+        else:
+            intervals_P2 = self.moved_BA2[video_P, anchor_P]
         return PickedProposals(self.logits_BA[video_P, anchor_P], intervals_P2, anchors_P2)
 
 
