@@ -50,6 +50,13 @@ def test_offsets_round_trip(center: float, length: float, start: float, seconds:
     torch.testing.assert_close(apply_offsets(anchors, offsets_to(anchors, interval)), interval, rtol=1e-9, atol=1e-6)
 
 
+def test_no_offset_overflows() -> None:
+    offsets = torch.tensor([[0.0, 200.0]], requires_grad=True)
+    apply_offsets(torch.tensor([[5.0, 2.0]]), offsets).sum().backward()
+    assert apply_offsets(torch.tensor([[5.0, 2.0]]), offsets).isfinite().all()
+    assert offsets.grad is not None and offsets.grad.isfinite().all()
+
+
 def test_zero_offsets_leave_the_anchor() -> None:
     anchors = AnchorGrid.of([1, 5], 50).anchors(20)
     torch.testing.assert_close(apply_offsets(anchors, torch.zeros_like(anchors)), anchor_intervals(anchors))

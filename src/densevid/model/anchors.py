@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-MOST_LOG_STRETCH = 4.0  # 55 times the anchor: anchors of all lengths exist, so none needs more, and exp cannot overflow
+MOST_LOG_STRETCH = math.log(500)  # from one step to a whole window: no anchor needs more, and exp cannot overflow
 
 
 @dataclass(frozen=True)
