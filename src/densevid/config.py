@@ -102,7 +102,7 @@ class TrainingConfig:
     paper's, over `drawn` anchors, or `overlap`: every anchor learns to know its own overlap with an event;
     `offset_beta` is where the loss of the offsets turns from a square into a line.
     Where videos are composed of clips without end, an epoch has `timelines` of them, and beside the videos of a batch
-    stand `clips_per_batch` clips as they are, from which captions alone are learnt.
+    stand `clips_per_batch` clips as they are, from which captions alone are learnt, `sentences_per_clip` each.
     """
 
     task: Literal["dense", "proposals", "captions"] = "dense"
@@ -142,6 +142,7 @@ class TrainingConfig:
     max_words: int = 20
     timelines: int = 4000
     clips_per_batch: int = 0
+    sentences_per_clip: int = 1
     reward: Literal["none", "cider", "meteor"] = "none"
     evaluate_every: int = 0
     evaluate_videos: int = 0
@@ -151,7 +152,14 @@ class TrainingConfig:
     def check(self) -> None:
         """Raise on a value that no run can have."""
         positive = ("learning_rate", "gradient_clip", "epochs", "batch_size", "positives", "negatives", "max_words")
-        for name in (*positive, "offset_beta", "sampling_every", "segments_per_video", "timelines"):
+        for name in (
+            *positive,
+            "offset_beta",
+            "sampling_every",
+            "segments_per_video",
+            "sentences_per_clip",
+            "timelines",
+        ):
             _require(getattr(self, name) > 0, f"training.{name}", getattr(self, name), "must be positive")
         weights = ("offset_weight", "mask_weight", "score_weight", "word_weight", "weight_decay", "plateau_patience")
         counts = ("warmup_steps", "clips_per_batch", "evaluate_every", "evaluate_videos", "checkpoint_every", "seed")

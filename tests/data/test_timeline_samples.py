@@ -51,7 +51,7 @@ def test_samples_depend_on_their_index_alone(collection: ClipCollection) -> None
 
 
 def test_a_clip_is_one_event_told_in_several_ways(collection: ClipCollection) -> None:
-    samples = make(collection, segments_per_video=3)
+    samples = make(collection, sentences_per_clip=3)
     clip = samples.clip(4)
     assert clip.video in {clip.name for clip in collection.clips}
     assert clip.events_G2.tolist() == [[0.0, float(clip.steps)]]

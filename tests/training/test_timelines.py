@@ -24,7 +24,8 @@ from densevid.training.step import caption_losses, clip_loss, total_loss
 TINY = {
     "model": {"width": 16, "hidden": 16, "heads": 2, "layers": 1, "window": 240, "kernels": [5, 20]},
     "features": {"streams": ["clip"], "widths": [16], "min_word_count": 1},
-    "training": {"timelines": 8, "batch_size": 4, "clips_per_batch": 3, "segments_per_video": 2, "epochs": 3},
+    "training": {"timelines": 8, "batch_size": 4, "clips_per_batch": 3, "segments_per_video": 2, "epochs": 3}
+    | {"sentences_per_clip": 2},
 }
 
 

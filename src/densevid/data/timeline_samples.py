@@ -44,7 +44,8 @@ class TimelineSamples(Dataset[Sample]):
         settings = config.training
         self.generator, self.vocabulary, self.count = generator, vocabulary, settings.timelines
         self.window, self.max_words = config.model.window, settings.max_words
-        self.segments_per_video, self.clips_per_batch = settings.segments_per_video, settings.clips_per_batch
+        self.segments_per_video, self.sentences_per_clip = settings.segments_per_video, settings.sentences_per_clip
+        self.clips_per_batch = settings.clips_per_batch
         self.shortest_batch = min(self.window, max(config.model.kernels))
         widths = tuple(width for _, width in generator.collection.streams)
         if widths != config.features.widths:
@@ -102,7 +103,7 @@ class TimelineSamples(Dataset[Sample]):
         first = clip.first_row + int(rng.integers(clip.rows - rows + 1))
         assert self.generator.collection.features is not None
         features_TF = self.generator.collection.features[first : first + rows]
-        told = rng.permutation(len(clip.captions))[: self.segments_per_video].tolist()
+        told = rng.permutation(len(clip.captions))[: self.sentences_per_clip].tolist()
         said = [clip.captions[number] for number in told]
         return self._sample(index, clip.name, features_TF, [(0, rows)], [0] * len(said), said)
 
