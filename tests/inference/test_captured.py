@@ -1,7 +1,8 @@
 """What is replayed reads and leaves everything in places that stay: any order of sizes, any batch, the same words.
 
 A graph needs a GPU (`test_cuda.py`); here a stand-in records the work and, replayed, does it again with what lies in
-its places, and leaves the result in the tensors of the first time, as a graph does.
+its places, and leaves the result in the tensors of the first time, as a graph does. It also spoils what the others of
+its pool have left, as a graph may: its scratch can lie there.
 """
 
 from __future__ import annotations
@@ -31,12 +32,18 @@ VARIANTS: list[tuple[dict[str, Any], dict[str, Any]]] = [
 
 
 class Recorded:
-    """The work of a graph, and the tensors it leaves its result in."""
+    """The work of a graph, and the tensors it leaves its result in; `pool` holds all that share memory with it."""
 
-    def __init__(self, work: Callable[[], Any]) -> None:
-        self.work, self.result = work, work()
+    def __init__(self, work: Callable[[], Any], pool: list[Recorded]) -> None:
+        self.work, self.result, self.pool = work, work(), pool
+        made = zip(tensors(self.result), tensors(work()), strict=True)
+        self.own = [first for first, second in made if first.data_ptr() != second.data_ptr()]
+        pool.append(self)
 
     def replay(self) -> None:
+        for other in self.pool:
+            for spoilt in other.own if other is not self else []:
+                spoilt.zero_() if spoilt.dtype == torch.bool else spoilt.fill_(1)
         for place, values in zip(tensors(self.result), tensors(self.work()), strict=True):
             if place is not values:
                 place.copy_(values)
@@ -62,8 +69,8 @@ def captioner(variant: tuple[dict[str, Any], dict[str, Any]], *, replays: bool) 
 
 @pytest.fixture(autouse=True)
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    def captured(self: Graphs, work: Callable[[], Any]) -> tuple[Recorded, Any]:
-        recorded = Recorded(work)
+    def captured(self: Graphs, kind: str, work: Callable[[], Any]) -> tuple[Recorded, Any]:
+        recorded = Recorded(work, self.pools.setdefault(kind, []))
         return recorded, recorded.result
 
     monkeypatch.setattr(Graphs, "_captured", captured)
@@ -84,8 +91,18 @@ def test_replayed_is_launched(variant: Any) -> None:
     assert {kind for kind, _ in replayed.speaker.graphs.graphs} == {"words", "proposals"}
 
 
+@torch.inference_mode()
+def test_a_selection_outlives_the_next_video() -> None:
+    made = captioner(VARIANTS[0], replays=True)
+    sent = [made.uploads([made.read(track)], 32) for track in (TRACKS[0], TRACKS[2]) * 2]
+    want = [made.finder._work(one).glance.selection for one in sent]
+    kept = [made.finder(one)[1] for one in sent]
+    for ours, theirs in zip(kept, want, strict=True):
+        torch.testing.assert_close(ours.reported_BK2, theirs.reported_BK2)
+
+
 def test_what_cannot_be_captured_is_launched(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(self: Graphs, work: Callable[[], Any]) -> None:
+    def refused(self: Graphs, kind: str, work: Callable[[], Any]) -> None:
         raise RuntimeError("operation not permitted when stream is capturing")
 
     monkeypatch.setattr(Graphs, "_captured", refused)

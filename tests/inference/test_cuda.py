@@ -31,6 +31,7 @@ from densevid.inference.fused import KERNELS, Fused, TritonFused, has_triton
 from densevid.inference.selection import best, walked
 from densevid.inference.word_state import FlatMemory
 from densevid.intervals import suppress
+from densevid.tracks import FeatureTrack
 from random_models import random_model, random_track
 
 Variant = tuple[dict[str, Any], dict[str, Any]]
@@ -60,29 +61,51 @@ def captioner(variant: Variant, precision: Any = "float32", **limits: Any) -> Ca
     return Captioner(random_model(*variant), device=device, precision=precision, limits=chosen)
 
 
-def near(ours: CaptionedVideo, theirs: CaptionedVideo, digits: float = 1e-3) -> None:
-    assert ours.sentences == theirs.sentences
-    np.testing.assert_allclose(ours.reported_P2, theirs.reported_P2, atol=1e-3)
-    np.testing.assert_allclose(ours.log_probability_P, theirs.log_probability_P, atol=digits)
+def near(ours: CaptionedVideo, theirs: CaptionedVideo, what: str, digits: float = 1e-3) -> None:
+    """Intervals first: if they differ, so do sentences. What is said tells which event of which video it was."""
+    assert len(ours.sentences) == len(theirs.sentences), (what, len(ours.sentences), len(theirs.sentences))
+    np.testing.assert_allclose(ours.reported_P2, theirs.reported_P2, atol=1e-3, err_msg=what)
+    np.testing.assert_array_equal(ours.anchor_P, theirs.anchor_P, err_msg=what)
+    rows = zip(ours.sentences, theirs.sentences, theirs.reported_P2.tolist(), strict=True)
+    other = [(number, *row) for number, row in enumerate(rows) if row[0] != row[1]]
+    assert not other, f"{what}: {len(other)} of {len(ours.sentences)} sentences differ, the first {other[0]}"
+    np.testing.assert_allclose(ours.log_probability_P, theirs.log_probability_P, atol=digits, err_msg=what)
+
+
+@torch.inference_mode()
+def nearest_to_a_whole_step(made: Captioner, track: FeatureTrack) -> float:
+    """How near a selected border comes to where it would be rounded to another step; -1 is no anchor's."""
+    found, selection = made.finder(made.uploads([made.read(track)]))
+    anchors = selection.anchor_BK[selection.kept_BK]
+    borders = found.proposals.intervals_BA2[0, anchors[anchors >= 0]]
+    return float((borders - borders.round()).abs().min()) if len(borders) else 1.0
 
 
 def check_float32_is_that_of_a_cpu(variant: Variant) -> None:
-    want = list(Captioner(random_model(*variant)).captioned(TRACKS))
+    """On videos of which no border hangs on the last digit: another order of adding would move it by a step."""
+    cpu = Captioner(random_model(*variant))
+    margins = [nearest_to_a_whole_step(cpu, track) for track in TRACKS]
+    tracks = [track for track, margin in zip(TRACKS, margins, strict=True) if margin > 1e-4]
+    if len(tracks) < len(TRACKS):
+        print(f"  left out, as a border is {min(margins):.0e} from a whole step: video {np.argmin(margins)}")
+    assert len(tracks) >= len(TRACKS) - 1, f"too few videos are left to compare: {margins}"
+    want = list(cpu.captioned(tracks))
     for kernels in ((), KERNELS):
-        for ours, theirs in zip(captioner(variant, kernels=kernels).captioned(TRACKS), want, strict=True):
-            near(ours, theirs)
+        for number, ours in enumerate(captioner(variant, kernels=kernels).captioned(tracks)):
+            near(ours, want[number], f"kernels {kernels}, video {number}")
 
 
 def check_a_graph_says_the_same_every_time(variant: Variant) -> None:
     """Word for word what the launched form of the same kernels says: the arithmetic is the same."""
     eager, replayed = captioner(variant, "bfloat16"), captioner(variant, "bfloat16")
     eager.speaker.graphs.enabled = False
-    for _ in range(3):
-        for track in TRACKS:
-            near(next(replayed.captioned([track])), next(eager.captioned([track])))
-        for ours, theirs in zip(replayed.captioned(TRACKS), eager.captioned(TRACKS), strict=True):
-            near(ours, theirs)
     graphs = replayed.speaker.graphs
+    for turn in range(3):
+        for number, track in enumerate(TRACKS):
+            what = f"turn {turn}, video {number} alone, captured {sorted(graphs.graphs, key=str)}"
+            near(next(replayed.captioned([track])), next(eager.captioned([track])), what)
+        for number, (ours, theirs) in enumerate(zip(replayed.captioned(TRACKS), eager.captioned(TRACKS), strict=True)):
+            near(ours, theirs, f"turn {turn}, video {number} among all")
     kinds = {kind for kind, _ in graphs.graphs}
     assert not graphs.failed, graphs.failed
     assert kinds >= ({"words"} if replayed.speaker.flat else set())
@@ -107,8 +130,9 @@ def check_company_and_batches_change_nothing(variant: Variant) -> None:
     whole = captioner(variant)
     narrow = captioner(variant)
     narrow.steps_at_once = 40
-    for ours, theirs in zip(narrow.captioned(TRACKS * 2), whole.captioned(TRACKS * 2), strict=True):
-        near(ours, theirs)
+    pairs = zip(narrow.captioned(TRACKS * 2), whole.captioned(TRACKS * 2), strict=True)
+    for number, (ours, theirs) in enumerate(pairs):
+        near(ours, theirs, f"video {number}")
 
 
 def check_suppression_by_a_kernel(candidates: int) -> None:

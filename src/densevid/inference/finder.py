@@ -54,9 +54,9 @@ class Finder:
         return REPLAYED_MULTIPLE if self.replays and videos <= REPLAYED_VIDEOS else 1
 
     def __call__(self, uploaded: Uploaded) -> tuple[Found, Selection]:
-        """What was found, and the selection, with at least one event a video."""
+        """What was found, until the next call, and the selection to keep, with at least one event a video."""
         found = self._found(uploaded)
-        selection = found.glance.selection
+        selection = found.glance.selection.copied() if self.replays else found.glance.selection
         if not self.looks and not bool(found.glance.enough_1):
             selection = self._filled(self.rules.select(found.proposals, found.lengths), found.lengths)
         return found, selection
