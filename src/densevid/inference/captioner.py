@@ -74,11 +74,12 @@ class Captioner:
         self.config = loaded.config
         self.rules = rules_of(loaded.config)
         self.vocabulary = loaded.vocabulary
+        self.texts = self.rules.texts(loaded.vocabulary)
         self.device = torch.device(device)
         self.model = loaded.model.to(self.device).eval()
         self.precision = precision or usual_precision(self.device)
         self.ahead = self.device.type == "cuda"
-        self.steps_at_once = steps_at_once or (64 if self.ahead else 4) * self.config.model.window
+        self.steps_at_once = steps_at_once or (16 if self.ahead else 4) * self.config.model.window
         half = self.precision != "float32"
         speaking = deepcopy(self.model).to(getattr(torch, self.precision)) if half else self.model
         self.speaker = EventSpeaker(speaking, self.rules, limits or SpeakerLimits.of(self.device))
@@ -206,7 +207,7 @@ class Captioner:
             video_P, anchor_P, score_P, reported_P2, words_PL, log_P = spoken.columns
             if self.precision == "float16" and not bool(log_P.isfinite().all()):
                 raise InputError("this model computes numbers too large for float16; use bfloat16 or float32")
-            return deal_out(spoken.clocks, video_P, (anchor_P, score_P, reported_P2), self._texts(words_PL), log_P)
+            return deal_out(spoken.clocks, video_P, (anchor_P, score_P, reported_P2), self.texts(words_PL), log_P)
 
     @torch.inference_mode()
     def _segments(self, reads: list[ReadTrack], segments: list[Segments]) -> list[list[Event]]:
@@ -223,7 +224,7 @@ class Captioner:
             steps = video.embedded_BTD.shape[1]
             mask_PT = self.model.segment_mask(steps_P2, steps, uploaded.lengths.steps_B[video_P].float())
             said = self.speaker(video, mask_PT, video_P)
-        texts = iter(self._texts(said.words_PL))
+        texts = iter(self.texts(said.words_PL.cpu()))
         return [[Event(start, end, next(texts)) for start, end in spans] for spans in segments]
 
     def _event_masks(self, found: Found, video_P: Tensor, anchor_P: Tensor) -> Tensor:
@@ -236,9 +237,6 @@ class Captioner:
         picked = proposals.pick(video_P, anchor_P.clamp(min=0))
         mask_PT = self.model.event_mask(picked, proposals.steps, limit_P).mask_PT
         return torch.where(whole_P1, valid_BT[video_P].to(mask_PT.dtype), mask_PT)
-
-    def _texts(self, words_PL: Tensor) -> list[str]:
-        return [self.rules.text(self.vocabulary, words) for words in words_PL.tolist()]
 
 
 def _downloaded(columns: Sequence[Tensor]) -> tuple[list[Tensor], torch.cuda.Event | None]:

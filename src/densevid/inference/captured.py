@@ -63,7 +63,7 @@ class Graphs:
         self.pools.pop(kind, None)  # it ends with the last graph that uses it
 
     def _captured(self, kind: str, work: Callable[[], Result]) -> tuple[torch.cuda.CUDAGraph, Result]:
-        """Run once to warm up, then record."""
+        """Run once to warm up, then record; not by `torch.cuda.graph`, which gives all unused memory back first."""
         aside = torch.cuda.Stream()
         aside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(aside):
@@ -72,8 +72,14 @@ class Graphs:
         if kind not in self.pools:
             self.pools[kind] = torch.cuda.graph_pool_handle()
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self.pools[kind], capture_error_mode="thread_local"):
-            result = work()
+        torch.cuda.synchronize()
+        with torch.cuda.stream(aside):
+            graph.capture_begin(pool=self.pools[kind], capture_error_mode="thread_local")
+            try:
+                result = work()
+            finally:
+                graph.capture_end()
+        torch.cuda.current_stream().wait_stream(aside)
         return graph, result
 
 
