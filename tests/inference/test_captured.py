@@ -19,6 +19,7 @@ from densevid.inference import selection
 from densevid.inference.captioner import Captioner
 from densevid.inference.captured import FlatSentences, Graphs
 from densevid.inference.event_speaker import SpeakerLimits
+from densevid.inference.finder import event_masks
 from densevid.inference.selection import best
 from random_models import random_model, random_track
 
@@ -59,7 +60,7 @@ def tensors(result: Any) -> list[torch.Tensor]:
 
 def captioner(variant: tuple[dict[str, Any], dict[str, Any]], *, replays: bool) -> Captioner:
     """As on a GPU: flat, few looks, everything padded to sizes that are captured."""
-    made = Captioner(random_model(*variant), limits=SpeakerLimits(400, 4000, 20, 4))
+    made = Captioner(random_model(*variant), limits=SpeakerLimits(700, 4000, 20, 4))
     speaker, finder = made.speaker, made.finder
     assert speaker.decoder is not None
     speaker.graphs.enabled, finder.looks, finder.replays, made.ahead = replays, False, True, True
@@ -88,7 +89,29 @@ def test_replayed_is_launched(variant: Any) -> None:
             for ours, theirs in pairs:
                 assert ours.sentences == theirs.sentences
                 np.testing.assert_allclose(ours.reported_P2, theirs.reported_P2, atol=1e-5)
-    assert {kind for kind, _ in replayed.speaker.graphs.graphs} == {"words", "proposals"}
+    straight = set() if replayed.config.model.mask == "discrete" else {"events"}
+    assert {kind for kind, _ in replayed.speaker.graphs.graphs} == {"words", "proposals"} | straight
+
+
+@pytest.mark.parametrize("variant", [VARIANTS[0], VARIANTS[2]], ids=str)
+def test_one_video_is_told_as_among_others(variant: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With masks that are nowhere zero, and with some that are."""
+    want = [video.sentences for video in Captioner(random_model(*variant)).captioned(TRACKS)]
+    made, straight = captioner(variant, replays=True), list[bool]()
+    ask = made.one_video
+
+    def counted(*asked: Any) -> Any:
+        said = ask(*asked)
+        straight.append(said is not None)
+        return said
+
+    made.one_video = counted  # type: ignore[assignment]
+    for _ in range(3):
+        assert [next(made.captioned([track])).sentences for track in TRACKS] == want
+    assert any(straight)
+    monkeypatch.setattr("densevid.inference.one_video.event_masks", lambda *asked: event_masks(*asked).round())
+    made = captioner(variant, replays=True)
+    assert [next(made.captioned([track])).sentences for track in TRACKS] == want
 
 
 @torch.inference_mode()

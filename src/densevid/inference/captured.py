@@ -55,12 +55,18 @@ class Graphs:
         graph.replay()
         return result
 
-    def forget(self, kind: str) -> None:
-        """Work of that kind has a new place, and must be captured again."""
+    def holds(self, kind: str, sizes: Hashable) -> bool:
+        """Whether such work is replayed, so that its result always lies in the same place."""
+        return (kind, sizes) in self.graphs
+
+    def forget(self, *kinds: str) -> None:
+        """Work of these kinds has a new place, and must be captured again."""
         if torch.cuda.is_available() and torch.cuda.is_initialized():
             torch.cuda.synchronize()  # one of them may be under way
-        self.graphs = {key: graph for key, graph in self.graphs.items() if key[0] != kind}
-        self.pools.pop(kind, None)  # it ends with the last graph that uses it
+        self.graphs = {key: graph for key, graph in self.graphs.items() if key[0] not in kinds}
+        self.pools = {
+            kind: pool for kind, pool in self.pools.items() if kind not in kinds
+        }  # they end with their graphs
 
     def _captured(self, kind: str, work: Callable[[], Result]) -> tuple[torch.cuda.CUDAGraph, Result]:
         """Run once to warm up, then record; not by `torch.cuda.graph`, which gives all unused memory back first."""
@@ -102,7 +108,7 @@ class FlatSentences:
         if rows > self.most:
             return FlatMemory(*self._room(rows), *self._counts(events))
         if rows > len(self.log_count_N):
-            self.graphs.forget("words")
+            self.graphs.forget("words", "events")
             self.layers, self.log_count_N = (), self.log_count_N[:0]  # the old makes room for the new
             self.layers, self.log_count_N = self._room(min(self.most, 1 << (rows - 1).bit_length()))
         size = rounded(events)
