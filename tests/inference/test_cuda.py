@@ -26,10 +26,12 @@ from densevid.bench.inference_subject import random_model as paper_model
 from densevid.bench.plain_captioner import PlainCaptioner
 from densevid.inference.captioned_video import CaptionedVideo
 from densevid.inference.captioner import Captioner
+from densevid.inference.decoding import NEVER_SAID, likeliest
 from densevid.inference.event_speaker import SpeakerLimits
 from densevid.inference.fused import KERNELS, Fused, TritonFused, has_triton
+from densevid.inference.reading import Reading
 from densevid.inference.selection import best, walked
-from densevid.inference.word_state import FlatMemory
+from densevid.inference.word_state import FlatMemory, Said
 from densevid.intervals import suppress
 from densevid.tracks import FeatureTrack
 from random_models import random_model, random_track
@@ -110,6 +112,8 @@ def check_a_graph_says_the_same_every_time(variant: Variant) -> None:
     assert not graphs.failed, graphs.failed
     assert kinds >= ({"words"} if replayed.speaker.flat else set())
     assert kinds >= ({"proposals"} if replayed.finder.replays else set())
+    straight = replayed.finder.replays and replayed.speaker.flat and variant[0].get("mask", "gated") != "discrete"
+    assert ("events" in kinds) == bool(straight and not replayed.rules.mask_floor), kinds
 
 
 def check_bfloat16_finds_the_same_and_is_nearly_as_sure(variant: Variant) -> None:
@@ -142,16 +146,47 @@ def check_suppression_by_a_kernel(candidates: int) -> None:
 
 
 def check_reading_a_memory(width: int) -> None:
-    """Ragged events, those that rest among them, against the padded form in float32."""
+    """Ragged events, those that rest among them, against the padded form in float32, in every way of reading."""
     torch.manual_seed(0)
     slots = torch.tensor([480, 1, 33, 32, 65, 7], dtype=torch.int32, device="cuda")
     first = slots.cumsum(0, dtype=torch.int32) - slots
     rows = torch.randn(int(slots.sum()), width, device="cuda", dtype=torch.bfloat16)
     log_count = torch.randn(len(rows), device="cuda")
     query = (torch.randn(8, len(slots), width, device="cuda") / 8).bfloat16().transpose(0, 1)
-    ours = TritonFused().attended_flat(query, FlatMemory((rows,), log_count, first, slots), 0)
     theirs = Fused().attended_flat(query.float(), FlatMemory((rows.float(),), log_count, first, slots), 0)
-    torch.testing.assert_close(ours.float(), theirs, atol=2e-2, rtol=2e-2)
+    for reading in (Reading(), Reading(splits=8), Reading(32, 8, 2, 1, 8), Reading(16, 8, 4, 4, 8)):
+        if reading.fits(width):
+            ours = TritonFused(reading=reading).attended_flat(query, FlatMemory((rows,), log_count, first, slots), 0)
+            torch.testing.assert_close(
+                ours.float(), theirs, atol=2e-2, rtol=2e-2, msg=lambda said, r=reading: f"{r} {said}"
+            )
+
+
+def check_words_so_far(width: int) -> None:
+    """Word after word in bfloat16, against torch's attention."""
+    shape, place = (200, 8, 24, width // 8), torch.zeros(1, dtype=torch.long, device="cuda")
+    ours, theirs = (
+        Said(*([torch.zeros(shape, device="cuda", dtype=torch.bfloat16)] for _ in range(2)), place.clone())
+        for _ in range(2)
+    )
+    said_LL = torch.ones(24, 24, dtype=torch.bool, device="cuda").tril()
+    for _ in range(20):
+        projected = torch.randn(200, 3 * width, device="cuda", dtype=torch.bfloat16)
+        seen, want = (
+            fused.words_so_far(projected, said, 0, 0.2, said_LL)
+            for fused, said in ((TritonFused(), ours), (Fused(), theirs))
+        )
+        torch.testing.assert_close(seen, want, atol=3e-2, rtol=3e-2)
+        ours.position_1 += 1
+        theirs.position_1 += 1
+
+
+def check_the_likeliest_word(words: int) -> None:
+    logits = torch.randn(300, words, device="cuda") * 4
+    number, log = likeliest(logits.clone(), NEVER_SAID)
+    best = logits[:, NEVER_SAID:].log_softmax(dim=1).max(dim=1)
+    assert torch.equal(number, best.indices + NEVER_SAID)
+    torch.testing.assert_close(log, best.values, atol=1e-5, rtol=1e-5)
 
 
 def check_the_papers_configuration(mask: str) -> None:
@@ -178,6 +213,8 @@ def check_the_parts_of_the_bench_run(quick: str) -> None:
 CHECKS: list[tuple[Callable[[Any], None], list[Any]]] = [
     (check_suppression_by_a_kernel, [1, 7, 200, 512, 744]),
     (check_reading_a_memory, [64, 100, 512, 1024]),
+    (check_words_so_far, [96, 512, 1024]),
+    (check_the_likeliest_word, [34, 4004, 9000]),
     (check_float32_is_that_of_a_cpu, VARIANTS),
     (check_a_graph_says_the_same_every_time, VARIANTS),
     (check_bfloat16_finds_the_same_and_is_nearly_as_sure, VARIANTS),

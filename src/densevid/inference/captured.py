@@ -36,6 +36,7 @@ class Graphs:
         self.graphs: dict[tuple[str, Hashable], tuple[torch.cuda.CUDAGraph, Any]] = {}
         self.failed: set[str] = set()
         self.pools: dict[str, Any] = {}
+        self.aside: torch.cuda.Stream | None = None
 
     def __call__(self, kind: str, sizes: Hashable, work: Callable[[], Result]) -> Result:
         """The result of work of some kind, which the next of that kind overwrites, whatever its sizes."""
@@ -70,7 +71,7 @@ class Graphs:
 
     def _captured(self, kind: str, work: Callable[[], Result]) -> tuple[torch.cuda.CUDAGraph, Result]:
         """Run once to warm up, then record; not by `torch.cuda.graph`, which gives all unused memory back first."""
-        aside = torch.cuda.Stream()
+        aside = self.aside = self.aside or torch.cuda.Stream()  # one, as products keep scratch for every stream
         aside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(aside):
             work()

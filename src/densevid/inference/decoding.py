@@ -66,7 +66,8 @@ def greedy(speaker: Speaker, state: State, events: int, max_words: int, *, looks
     device = speaker.device
     words_PL = torch.full((events, max_words), PAD, device=device)
     sum_P = torch.zeros(events, device=device)
-    row_R, word_R = torch.arange(events, device=device), torch.full((events,), INIT, device=device)
+    row_R: Tensor | slice = slice(None)  # all, until some leave
+    word_R = torch.full((events,), INIT, device=device)
     finished_R = torch.zeros(events, dtype=torch.bool, device=device)
     between = WORDS_BETWEEN_LOOKS if device.type == "cuda" else 1
     for position in range(max_words):
@@ -80,9 +81,10 @@ def greedy(speaker: Speaker, state: State, events: int, max_words: int, *, looks
             left_R = (~finished_R).nonzero()[:, 0]
             if not len(left_R):
                 break
-            if 2 * len(left_R) <= len(row_R):
+            if 2 * len(left_R) <= len(word_R):
                 state.select(left_R)
-                row_R, word_R, finished_R = row_R[left_R], word_R[left_R], finished_R[left_R]
+                row_R = left_R if isinstance(row_R, slice) else row_R[left_R]
+                word_R, finished_R = word_R[left_R], finished_R[left_R]
     return Sentences(words_PL[:, : position + 1], sum_P / _lengths(words_PL))
 
 
