@@ -1,6 +1,6 @@
-"""How our kernel reads the memories of events, by their number and width: measured, not derived.
+"""How our kernel reads the memories of events, by their number and width.
 
-`densevid bench inference --readings` prints what each of `candidates` takes on a GPU; the fastest stand in `_BEST`.
+`densevid bench inference --readings` prints what each of `candidates` takes on a GPU; the fastest belong in `_BEST`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Reading:
         return self.chunks == 1 or (whole and width // self.chunks >= 16)
 
 
-# At most so many events: enough programs for every processor of a GPU, and no more than that.
+# Not measured yet. At most so many events: enough programs for every processor of a GPU, and no more than that.
 _BEST: tuple[tuple[int, Reading], ...] = (
     (32, Reading(splits=8)),
     (64, Reading(splits=4)),

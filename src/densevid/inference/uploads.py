@@ -76,7 +76,7 @@ class Uploads:
 
 
 def _copied(row_TF: npt.NDArray[np.float32], read: ReadTrack, *, alone: bool) -> None:
-    """By torch's threads, or, for one video, without: to wake them takes longer than they save."""
+    """By torch's threads, or, for one video, without: they would have to be woken first."""
     if alone:
         np.copyto(row_TF, read.values_TF)
     else:
