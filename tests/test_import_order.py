@@ -30,7 +30,7 @@ ROWS: list[set[str]] = [
 ]
 RANK = {room: row for row, rooms in enumerate(ROWS) for room in rooms}
 BARE = {"model", "training", "inference"}
-GPU_ONLY = {"event_kernels.py", "long_convolution_kernels.py", "long_convolution_triton.py"}
+GPU_ONLY = {"event_kernels.py", "word_kernels.py", "long_convolution_kernels.py", "long_convolution_triton.py"}
 ALLOWED_OUTSIDE = {"torch", "numpy", "safetensors"}
 
 

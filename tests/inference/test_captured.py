@@ -1,7 +1,8 @@
 """What is replayed reads and leaves everything in places that stay: any order of sizes, any batch, the same words.
 
 A graph needs a GPU (`test_cuda.py`); here a stand-in records the work and, replayed, does it again with what lies in
-its places, and leaves the result in the tensors of the first time, as a graph does.
+its places, and leaves the result in the tensors of the first time, as a graph does. It also spoils what the others of
+its pool have left, as a graph may: its scratch can lie there.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from densevid.inference import selection
 from densevid.inference.captioner import Captioner
 from densevid.inference.captured import FlatSentences, Graphs
 from densevid.inference.event_speaker import SpeakerLimits
+from densevid.inference.finder import event_masks
 from densevid.inference.selection import best
 from random_models import random_model, random_track
 
@@ -31,12 +33,18 @@ VARIANTS: list[tuple[dict[str, Any], dict[str, Any]]] = [
 
 
 class Recorded:
-    """The work of a graph, and the tensors it leaves its result in."""
+    """The work of a graph, and the tensors it leaves its result in; `pool` holds all that share memory with it."""
 
-    def __init__(self, work: Callable[[], Any]) -> None:
-        self.work, self.result = work, work()
+    def __init__(self, work: Callable[[], Any], pool: list[Recorded]) -> None:
+        self.work, self.result, self.pool = work, work(), pool
+        made = zip(tensors(self.result), tensors(work()), strict=True)
+        self.own = [first for first, second in made if first.data_ptr() != second.data_ptr()]
+        pool.append(self)
 
     def replay(self) -> None:
+        for other in self.pool:
+            for spoilt in other.own if other is not self else []:
+                spoilt.zero_() if spoilt.dtype == torch.bool else spoilt.fill_(1)
         for place, values in zip(tensors(self.result), tensors(self.work()), strict=True):
             if place is not values:
                 place.copy_(values)
@@ -52,7 +60,7 @@ def tensors(result: Any) -> list[torch.Tensor]:
 
 def captioner(variant: tuple[dict[str, Any], dict[str, Any]], *, replays: bool) -> Captioner:
     """As on a GPU: flat, few looks, everything padded to sizes that are captured."""
-    made = Captioner(random_model(*variant), limits=SpeakerLimits(400, 4000, 20, 4))
+    made = Captioner(random_model(*variant), limits=SpeakerLimits(700, 4000, 20, 4))
     speaker, finder = made.speaker, made.finder
     assert speaker.decoder is not None
     speaker.graphs.enabled, finder.looks, finder.replays, made.ahead = replays, False, True, True
@@ -62,8 +70,8 @@ def captioner(variant: tuple[dict[str, Any], dict[str, Any]], *, replays: bool) 
 
 @pytest.fixture(autouse=True)
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    def captured(self: Graphs, work: Callable[[], Any]) -> tuple[Recorded, Any]:
-        recorded = Recorded(work)
+    def captured(self: Graphs, kind: str, work: Callable[[], Any]) -> tuple[Recorded, Any]:
+        recorded = Recorded(work, self.pools.setdefault(kind, []))
         return recorded, recorded.result
 
     monkeypatch.setattr(Graphs, "_captured", captured)
@@ -81,11 +89,43 @@ def test_replayed_is_launched(variant: Any) -> None:
             for ours, theirs in pairs:
                 assert ours.sentences == theirs.sentences
                 np.testing.assert_allclose(ours.reported_P2, theirs.reported_P2, atol=1e-5)
-    assert {kind for kind, _ in replayed.speaker.graphs.graphs} == {"words", "proposals"}
+    straight = set() if replayed.config.model.mask == "discrete" else {"events"}
+    assert {kind for kind, _ in replayed.speaker.graphs.graphs} == {"words", "proposals"} | straight
+
+
+@pytest.mark.parametrize("variant", [VARIANTS[0], VARIANTS[2]], ids=str)
+def test_one_video_is_told_as_among_others(variant: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With masks that are nowhere zero, and with some that are."""
+    want = [video.sentences for video in Captioner(random_model(*variant)).captioned(TRACKS)]
+    made, straight = captioner(variant, replays=True), list[bool]()
+    ask = made.one_video
+
+    def counted(*asked: Any) -> Any:
+        said = ask(*asked)
+        straight.append(said is not None)
+        return said
+
+    made.one_video = counted  # type: ignore[assignment]
+    for _ in range(3):
+        assert [next(made.captioned([track])).sentences for track in TRACKS] == want
+    assert any(straight)
+    monkeypatch.setattr("densevid.inference.one_video.event_masks", lambda *asked: event_masks(*asked).round())
+    made = captioner(variant, replays=True)
+    assert [next(made.captioned([track])).sentences for track in TRACKS] == want
+
+
+@torch.inference_mode()
+def test_a_selection_outlives_the_next_video() -> None:
+    made = captioner(VARIANTS[0], replays=True)
+    sent = [made.uploads([made.read(track)], 32) for track in (TRACKS[0], TRACKS[2]) * 2]
+    want = [made.finder._work(one).glance.selection for one in sent]
+    kept = [made.finder(one)[1] for one in sent]
+    for ours, theirs in zip(kept, want, strict=True):
+        torch.testing.assert_close(ours.reported_BK2, theirs.reported_BK2)
 
 
 def test_what_cannot_be_captured_is_launched(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(self: Graphs, work: Callable[[], Any]) -> None:
+    def refused(self: Graphs, kind: str, work: Callable[[], Any]) -> None:
         raise RuntimeError("operation not permitted when stream is capturing")
 
     monkeypatch.setattr(Graphs, "_captured", refused)

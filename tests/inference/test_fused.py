@@ -9,9 +9,11 @@ import pytest
 import torch
 from torch import nn
 
+from densevid.inference.decoding import likeliest_by_kernel
 from densevid.inference.fused import Fused, TritonFused
+from densevid.inference.reading import Reading, candidates, reading_for
 from densevid.inference.selection import walked
-from densevid.inference.word_state import FlatMemory
+from densevid.inference.word_state import FlatMemory, Said
 from densevid.intervals import suppress
 from densevid.model.layers import ReleasedLayerNorm
 
@@ -56,17 +58,60 @@ def test_norm_is_written_where_it_is_wanted(norm: nn.Module) -> None:
     assert not place[:4].any() and not place[25:].any()
 
 
+READINGS = [None, Reading(16, 4, 2, 1, 4), Reading(32, 8, 2, 4), Reading(16, 4, 2, 8, 2)]
+
+
+@pytest.mark.parametrize("reading", READINGS, ids=str)
 @pytest.mark.parametrize(("slots", "heads", "width"), [((80, 1, 33), 8, 64), ((5,), 3, 64), ((33, 40), 16, 48)])
-def test_attention_to_a_memory(slots: tuple[int, ...], heads: int, width: int) -> None:
+def test_attention_to_a_memory(slots: tuple[int, ...], heads: int, width: int, reading: Reading | None) -> None:
+    if reading is not None and not reading.fits(width):
+        pytest.skip("chunks do not fit that width")
     slots_P = torch.tensor(slots, dtype=torch.int32, device=DEVICE)
     first_P = slots_P.cumsum(0, dtype=torch.int32) - slots_P + 2
     rows, log_count = normal(sum(slots) + 4, width, dtype=torch.float16), normal(sum(slots) + 4)
     for first, count in zip(first_P.tolist(), slots, strict=True):
         log_count[first + count // 2 + 1 : first + count] = -torch.inf
     query = (normal(heads, len(slots), width) / 8).half().transpose(0, 1)
-    ours = TritonFused().attended_flat(query, FlatMemory((rows,), log_count, first_P, slots_P), 0)
+    ours = TritonFused(reading=reading).attended_flat(query, FlatMemory((rows,), log_count, first_P, slots_P), 0)
     exact = FlatMemory((rows.float(),), log_count, first_P, slots_P)
     torch.testing.assert_close(ours.float(), Fused().attended_flat(query.float(), exact, 0), atol=2e-2, rtol=2e-2)
+
+
+@pytest.mark.parametrize("events", [1, 10, 33, 186, 2976])
+@pytest.mark.parametrize("width", [48, 512, 1024])
+def test_what_reads_a_memory_fits_its_width(events: int, width: int) -> None:
+    assert reading_for(events, width).fits(width)
+    assert all(reading.fits(width) for reading in candidates(events, width))
+
+
+@pytest.mark.parametrize("width", [32, 12])
+def test_words_so_far(width: int) -> None:
+    """Word after word, in caches that begin empty, and hold rubbish where nothing was said yet."""
+    events, heads, room = 3, 2, 8
+    said_LL = torch.ones(room, room, dtype=torch.bool, device=DEVICE).tril()
+    shape = (events, heads, room, width)
+    ours, theirs = (Said([normal(*shape)], [normal(*shape)], torch.zeros(1).long().to(DEVICE)) for _ in range(2))
+    for word in range(room):
+        projected = normal(events, 3 * heads * width) * (word + 1)
+        seen = TritonFused().words_so_far(projected, ours, 0, 0.3, said_LL)
+        torch.testing.assert_close(seen, Fused().words_so_far(projected, theirs, 0, 0.3, said_LL), atol=1e-5, rtol=1e-5)
+        ours.position_1 += 1
+        theirs.position_1 += 1
+    torch.testing.assert_close(ours.keys, theirs.keys)
+    torch.testing.assert_close(ours.values, theirs.values)
+
+
+@pytest.mark.parametrize("words", [5, 100, 5000])
+@pytest.mark.parametrize("never_said", [0, 3])
+def test_the_likeliest_word(words: int, never_said: int) -> None:
+    logits = normal(4, words) * 5
+    logits[:, 0] += 30
+    logits[1, -1] = logits[1, -2] = 40  # of equals the first
+    number, log = likeliest_by_kernel(logits, never_said)
+    logits[:, :never_said] = -torch.inf
+    assert torch.equal(number.cpu(), logits.cpu().max(dim=1).indices)
+    want = logits.log_softmax(dim=1).max(dim=1).values
+    torch.testing.assert_close(log, want, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("candidates", [1, 9, 37])

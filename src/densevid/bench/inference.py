@@ -31,7 +31,7 @@ from densevid.inference.predict import PredictionJob, open_job
 from densevid.inference.selection import Choose, Selection, best
 from densevid.tracks import FeatureTrack
 
-WARM_UPS = 2
+WARM_UPS = 3  # kernels are compiled the first time, graphs captured the second; then all memory is at hand
 SLOW_VIDEOS = 16  # float32 on a GPU is there to be compared with
 PEAK_TERAFLOPS = {"H100": 989.0, "H200": 989.0, "A100": 312.0}  # bfloat16, dense
 
@@ -149,7 +149,7 @@ def _measured(
 
 
 def warm_up(captioner: Captioner, tracks: Sequence[FeatureTrack], choose: Choose | None) -> None:
-    """On a GPU kernels are compiled the first time, and graphs captured the second time that sizes are needed."""
+    """So that what is timed is what many videos take."""
     for _ in range(WARM_UPS if captioner.device.type == "cuda" else 0):
         list(captioner.captioned(tracks, choose=choose))
 

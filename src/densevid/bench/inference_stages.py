@@ -21,10 +21,10 @@ from densevid.inference.stages import StageClock, Stages
 from densevid.tracks import FeatureTrack
 
 SWEPT_KERNELS: tuple[tuple[Kernel, ...], ...] = (
-    (), ("attend",), ("rows", "norm", "relu"), ("rows", "norm", "attend"), ("norm", "relu", "attend"), KERNELS
+    (), ("attend", "said"), ("rows", "norm", "relu"), ("rows", "norm", "relu", "attend"), KERNELS
 )  # fmt: skip
 OTHER_ATTENTION: tuple[Attention, ...] = ("cudnn", "flash")
-SWEPT_AT_ONCE = (16, 32, 128)
+SWEPT_AT_ONCE = (8, 32, 64)
 Tried = tuple[float, str, Run]
 
 

@@ -10,6 +10,7 @@ Examples:
   densevid bench inference --store-run 4917
   densevid bench inference --stages
   densevid bench inference --sweep --precision bfloat16
+  densevid bench inference --readings
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from typing import TYPE_CHECKING
 from densevid.errors import InputError
 
 if TYPE_CHECKING:
+    import torch
+
     from densevid.inference.fused import Kernel
 
 
@@ -39,14 +42,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--features", type=Path, metavar="STORE", help="real features for it")
     parser.add_argument("--store-run", type=int, metavar="N", help="instead: N generated videos, store to predictions")
     parser.add_argument(
-        "--at-once", type=int, metavar="N", help="videos of full length in a batch (64 on CUDA, else 4)"
+        "--at-once", type=int, metavar="N", help="videos of full length in a batch (16 on CUDA, else 4)"
     )
     parser.add_argument(
         "--rounds", type=int, default=None, metavar="N", help="the median of so many (3 on CUDA, else 1)"
     )
     parser.add_argument("--precision", choices=("float32", "bfloat16", "float16"), default=None, help="only this one")
     parser.add_argument(
-        "--kernels", default="all", metavar="NAMES", help="our own on CUDA: all, none, or some of rows,norm,relu,attend"
+        "--kernels", default="all", metavar="NAMES", help="ours on CUDA: all, none, some of rows,norm,relu,attend,said"
     )
     parser.add_argument(
         "--attention",
@@ -57,6 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-capture", action="store_true", help="replay nothing as a CUDA graph")
     parser.add_argument("--stages", action="store_true", help="instead: what each stage, and each part of it, takes")
     parser.add_argument("--sweep", action="store_true", help="instead: a line for every choice of the above, best last")
+    parser.add_argument("--readings", action="store_true", help="instead: ways to read events' memories, on CUDA")
     parser.add_argument("--threads", type=int, default=None, help="CPU threads")
     parser.add_argument("--profile", action="store_true", help="list what takes the most time")
     parser.add_argument("--quick", action="store_true", help="a tiny network and two short videos: does it run?")
@@ -76,6 +80,8 @@ def run(args: argparse.Namespace) -> int:
     if args.threads is not None:
         torch.set_num_threads(max(1, args.threads))
     device = usable_device(args.device)
+    if args.readings:
+        return _readings(device)
     if args.quick:
         args.proposals, args.steps, args.words = min(args.proposals, 12), min(args.steps, 48), min(args.words, 6)
     videos = args.store_run or args.videos or (256 if device.type == "cuda" else 2)
@@ -101,6 +107,17 @@ def run(args: argparse.Namespace) -> int:
         work(*subject(asked, args.model, args.features), how)
     else:
         print_figures(asked, how, model=args.model, features=args.features, json=args.json)
+    return 0
+
+
+def _readings(device: torch.device) -> int:
+    """The paper's width."""
+    from densevid.bench.inference_readings import print_readings
+    from densevid.config import ModelConfig
+
+    if device.type != "cuda":
+        raise InputError(f"--readings times a kernel for CUDA, and the device is {device}")
+    print_readings(ModelConfig().width, device)
     return 0
 
 

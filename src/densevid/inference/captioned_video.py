@@ -55,7 +55,7 @@ def deal_out(
     """Events of several videos, sorted by video, one record a video; `chosen` are anchors, scores and intervals."""
     counts = torch.bincount(video_P, minlength=len(clocks)).cpu().numpy()
     borders = [0, *counts.cumsum().tolist()]
-    anchor_P = chosen[0].cpu().numpy()
+    anchor_P = chosen[0].cpu().numpy().copy()  # a view would keep memory that a GPU fetches from
     first_P = np.zeros_like(anchor_P)
     score_P, reported_P2, log_P = (
         values.cpu().numpy().astype(np.float64) for values in (chosen[1], chosen[2], log_probability_P)

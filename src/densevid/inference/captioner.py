@@ -23,10 +23,12 @@ from densevid.checkpoint import LoadedModel, load_model
 from densevid.errors import InputError
 from densevid.events import Event
 from densevid.inference.captioned_video import CaptionedVideo, ReadTrack, deal_out
+from densevid.inference.decoding import Sentences
 from densevid.inference.event_speaker import EventSpeaker, SpeakerLimits
-from densevid.inference.finder import Finder, Found
+from densevid.inference.finder import Finder, Found, event_masks
+from densevid.inference.one_video import OneVideo
 from densevid.inference.rules import rules_of
-from densevid.inference.selection import WHOLE_VIDEO, Choose
+from densevid.inference.selection import Choose
 from densevid.inference.stages import Stages
 from densevid.inference.uploads import Uploads
 from densevid.progress import Watch, unwatched
@@ -74,16 +76,18 @@ class Captioner:
         self.config = loaded.config
         self.rules = rules_of(loaded.config)
         self.vocabulary = loaded.vocabulary
+        self.texts = self.rules.texts(loaded.vocabulary)
         self.device = torch.device(device)
         self.model = loaded.model.to(self.device).eval()
         self.precision = precision or usual_precision(self.device)
         self.ahead = self.device.type == "cuda"
-        self.steps_at_once = steps_at_once or (64 if self.ahead else 4) * self.config.model.window
+        self.steps_at_once = steps_at_once or (16 if self.ahead else 4) * self.config.model.window
         half = self.precision != "float32"
         speaking = deepcopy(self.model).to(getattr(torch, self.precision)) if half else self.model
         self.speaker = EventSpeaker(speaking, self.rules, limits or SpeakerLimits.of(self.device))
         self.uploads = Uploads(self.rules, self.device)
         self.finder = Finder(self.model, self.rules, self.speaker.graphs, folded=half)
+        self.one_video = OneVideo(self.finder, self.speaker)
         self.listen(Stages())
 
     @classmethod
@@ -190,13 +194,17 @@ class Captioner:
             with self.stages("choose"):
                 selection = selection if choose is None else choose(selection)
                 rows = selection.kept_BK.nonzero(as_tuple=True)
-            with self.stages("mask"):
-                mask_PT = self._event_masks(found, rows[0], selection.anchor_BK[rows])
-            said = self.speaker(found.video, mask_PT, rows[0], watch)
-        chosen = (selection.anchor_BK[rows], selection.score_BK[rows], selection.reported_BK2[rows])
+                chosen = (selection.anchor_BK[rows], selection.score_BK[rows], selection.reported_BK2[rows])
+            said = self.one_video(found, chosen[0]) or self._said(found, rows[0], chosen[0], watch)
         columns = (rows[0], *chosen, said.words_PL, said.log_probability_P)
         with self.stages("download"):
             return _Spoken([read.clock for read in reads], *_downloaded(columns))
+
+    def _said(self, found: Found, video_P: Tensor, anchor_P: Tensor, watch: Watch) -> Sentences:
+        """Of any number of videos."""
+        with self.stages("mask"):
+            mask_PT = event_masks(self.model, found, video_P, anchor_P)
+        return self.speaker(found.video, mask_PT, video_P, watch)
 
     def _dealt(self, spoken: _Spoken) -> list[CaptionedVideo]:
         """Each video its own, with sentences."""
@@ -206,7 +214,7 @@ class Captioner:
             video_P, anchor_P, score_P, reported_P2, words_PL, log_P = spoken.columns
             if self.precision == "float16" and not bool(log_P.isfinite().all()):
                 raise InputError("this model computes numbers too large for float16; use bfloat16 or float32")
-            return deal_out(spoken.clocks, video_P, (anchor_P, score_P, reported_P2), self._texts(words_PL), log_P)
+            return deal_out(spoken.clocks, video_P, (anchor_P, score_P, reported_P2), self.texts(words_PL), log_P)
 
     @torch.inference_mode()
     def _segments(self, reads: list[ReadTrack], segments: list[Segments]) -> list[list[Event]]:
@@ -223,22 +231,8 @@ class Captioner:
             steps = video.embedded_BTD.shape[1]
             mask_PT = self.model.segment_mask(steps_P2, steps, uploaded.lengths.steps_B[video_P].float())
             said = self.speaker(video, mask_PT, video_P)
-        texts = iter(self._texts(said.words_PL))
+        texts = iter(self.texts(said.words_PL.cpu()))
         return [[Event(start, end, next(texts)) for start, end in spans] for spans in segments]
-
-    def _event_masks(self, found: Found, video_P: Tensor, anchor_P: Tensor) -> Tensor:
-        """The mask of every chosen proposal; all that is read of a video where no anchor proposed the event."""
-        proposals, valid_BT = found.proposals, found.video.memory.valid_BT
-        whole_P1 = (anchor_P == WHOLE_VIDEO)[:, None]
-        if not len(proposals.anchors_A2):
-            return valid_BT[video_P].float()
-        limit_P = found.lengths.limit_B[video_P].to(proposals.offsets_BA2.dtype)
-        picked = proposals.pick(video_P, anchor_P.clamp(min=0))
-        mask_PT = self.model.event_mask(picked, proposals.steps, limit_P).mask_PT
-        return torch.where(whole_P1, valid_BT[video_P].to(mask_PT.dtype), mask_PT)
-
-    def _texts(self, words_PL: Tensor) -> list[str]:
-        return [self.rules.text(self.vocabulary, words) for words in words_PL.tolist()]
 
 
 def _downloaded(columns: Sequence[Tensor]) -> tuple[list[Tensor], torch.cuda.Event | None]:

@@ -25,16 +25,21 @@ Result = TypeVar("Result")
 
 
 class Graphs:
-    """Work by its sizes; all graphs share one pool of memory, as only one runs at a time."""
+    """Work by its sizes. Graphs of one kind share a pool of memory, as only one of them runs at a time.
+
+    Graphs of two kinds must not: what one leaves is read after the other has run. A graph that is captured later puts
+    its result where an earlier one of its pool had its scratch, and that one, replayed, writes over it.
+    """
 
     def __init__(self, *, enabled: bool) -> None:
         self.enabled, self.asked = enabled, Counter[Hashable]()
         self.graphs: dict[tuple[str, Hashable], tuple[torch.cuda.CUDAGraph, Any]] = {}
         self.failed: set[str] = set()
-        self.pool: Any = None
+        self.pools: dict[str, Any] = {}
+        self.aside: torch.cuda.Stream | None = None
 
     def __call__(self, kind: str, sizes: Hashable, work: Callable[[], Result]) -> Result:
-        """The result of work of some kind, which the next of these sizes overwrites."""
+        """The result of work of some kind, which the next of that kind overwrites, whatever its sizes."""
         key = (kind, sizes)
         self.asked[key] += 1
         if key not in self.graphs:
@@ -42,7 +47,7 @@ class Graphs:
             if not possible or self.asked[key] < 2:
                 return work()
             try:
-                self.graphs[key] = self._captured(work)
+                self.graphs[key] = self._captured(kind, work)
             except RuntimeError as error:
                 warnings.warn(f"{kind} are not replayed, which costs time alone: {error}", stacklevel=2)
                 self.failed.add(kind)
@@ -51,23 +56,37 @@ class Graphs:
         graph.replay()
         return result
 
-    def forget(self, kind: str) -> None:
-        """Work of that kind has a new place, and must be captured again."""
+    def holds(self, kind: str, sizes: Hashable) -> bool:
+        """Whether such work is replayed, so that its result always lies in the same place."""
+        return (kind, sizes) in self.graphs
+
+    def forget(self, *kinds: str) -> None:
+        """Work of these kinds has a new place, and must be captured again."""
         if torch.cuda.is_available() and torch.cuda.is_initialized():
             torch.cuda.synchronize()  # one of them may be under way
-        self.graphs = {key: graph for key, graph in self.graphs.items() if key[0] != kind}
+        self.graphs = {key: graph for key, graph in self.graphs.items() if key[0] not in kinds}
+        self.pools = {
+            kind: pool for kind, pool in self.pools.items() if kind not in kinds
+        }  # they end with their graphs
 
-    def _captured(self, work: Callable[[], Result]) -> tuple[torch.cuda.CUDAGraph, Result]:
-        """Run once to warm up, then record."""
-        aside = torch.cuda.Stream()
+    def _captured(self, kind: str, work: Callable[[], Result]) -> tuple[torch.cuda.CUDAGraph, Result]:
+        """Run once to warm up, then record; not by `torch.cuda.graph`, which gives all unused memory back first."""
+        aside = self.aside = self.aside or torch.cuda.Stream()  # one, as products keep scratch for every stream
         aside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(aside):
             work()
         torch.cuda.current_stream().wait_stream(aside)
-        self.pool = self.pool or torch.cuda.graph_pool_handle()
+        if kind not in self.pools:
+            self.pools[kind] = torch.cuda.graph_pool_handle()
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
-            result = work()
+        torch.cuda.synchronize()
+        with torch.cuda.stream(aside):
+            graph.capture_begin(pool=self.pools[kind], capture_error_mode="thread_local")
+            try:
+                result = work()
+            finally:
+                graph.capture_end()
+        torch.cuda.current_stream().wait_stream(aside)
         return graph, result
 
 
@@ -90,7 +109,7 @@ class FlatSentences:
         if rows > self.most:
             return FlatMemory(*self._room(rows), *self._counts(events))
         if rows > len(self.log_count_N):
-            self.graphs.forget("words")
+            self.graphs.forget("words", "events")
             self.layers, self.log_count_N = (), self.log_count_N[:0]  # the old makes room for the new
             self.layers, self.log_count_N = self._room(min(self.most, 1 << (rows - 1).bit_length()))
         size = rounded(events)

@@ -13,8 +13,9 @@ from torch import Tensor
 
 from densevid.config import InferenceConfig
 from densevid.data.vocabulary import EOS, INIT, PAD
+from densevid.inference.fused import has_triton
 
-NEVER_SAID = slice(0, INIT + 1)  # <unk>, <pad>, <init>
+NEVER_SAID = INIT + 1  # <unk>, <pad>, <init>
 WORDS_BETWEEN_LOOKS = 5
 
 
@@ -65,24 +66,25 @@ def greedy(speaker: Speaker, state: State, events: int, max_words: int, *, looks
     device = speaker.device
     words_PL = torch.full((events, max_words), PAD, device=device)
     sum_P = torch.zeros(events, device=device)
-    row_R, word_R = torch.arange(events, device=device), torch.full((events,), INIT, device=device)
+    row_R: Tensor | slice = slice(None)  # all, until some leave
+    word_R = torch.full((events,), INIT, device=device)
     finished_R = torch.zeros(events, dtype=torch.bool, device=device)
     between = WORDS_BETWEEN_LOOKS if device.type == "cuda" else 1
     for position in range(max_words):
         logits_RV = speaker.next_words(word_R[:, None], state)[:, -1].float()
-        logits_RV[:, NEVER_SAID] = -torch.inf
-        best = logits_RV.max(dim=-1)
-        word_R = torch.where(finished_R, PAD, best.indices)
+        best_R, log_R = likeliest(logits_RV, NEVER_SAID)
+        word_R = torch.where(finished_R, PAD, best_R)
         words_PL[row_R, position] = word_R
-        sum_P[row_R] += torch.where(finished_R, 0, best.values - logits_RV.logsumexp(dim=-1))
+        sum_P[row_R] += torch.where(finished_R, 0, log_R)
         finished_R = finished_R | (word_R == EOS)
         if looks and position % between == between - 1 and position < max_words - 1:
             left_R = (~finished_R).nonzero()[:, 0]
             if not len(left_R):
                 break
-            if 2 * len(left_R) <= len(row_R):
+            if 2 * len(left_R) <= len(word_R):
                 state.select(left_R)
-                row_R, word_R, finished_R = row_R[left_R], word_R[left_R], finished_R[left_R]
+                row_R = left_R if isinstance(row_R, slice) else row_R[left_R]
+                word_R, finished_R = word_R[left_R], finished_R[left_R]
     return Sentences(words_PL[:, : position + 1], sum_P / _lengths(words_PL))
 
 
@@ -92,11 +94,31 @@ def greedy_released(speaker: Speaker, state: State, events: int, max_words: int)
     words, logs = list[Tensor](), list[Tensor]()
     for _ in range(max_words):
         logits_PV = speaker.next_words(word_P[:, None], state)[:, -1].float()
-        best = logits_PV.max(dim=-1)
-        word_P = best.indices
+        word_P, log_P = likeliest(logits_PV)
         words.append(word_P)
-        logs.append(best.values - logits_PV.logsumexp(dim=-1))
+        logs.append(log_P)
     return Sentences(torch.stack(words, dim=1), torch.stack(logs, dim=1).mean(dim=1))
+
+
+def likeliest(logits_PV: Tensor, never_said: int = 0) -> tuple[Tensor, Tensor]:
+    """The best word of each event but the first `never_said`, and its log-probability; on a GPU in one pass."""
+    if logits_PV.is_cuda and has_triton():
+        return likeliest_by_kernel(logits_PV, never_said)
+    logits_PV[:, :never_said] = -torch.inf
+    best = logits_PV.max(dim=-1)
+    return best.indices, best.values - logits_PV.logsumexp(dim=-1)
+
+
+def likeliest_by_kernel(logits_PV: Tensor, never_said: int = 0) -> tuple[Tensor, Tensor]:
+    """The same by Triton."""
+    from densevid.inference import word_kernels
+
+    events, words = logits_PV.shape
+    word_P = torch.empty(events, dtype=torch.long, device=logits_PV.device)
+    log_P = torch.empty(events, device=logits_PV.device)
+    block = min(4096, 1 << (words - 1).bit_length())
+    word_kernels.likeliest[(events,)](logits_PV.contiguous(), word_P, log_P, words, never_said, BLOCK=block)
+    return word_P, log_P
 
 
 def beam_search(speaker: Speaker, state: State, events: int, config: InferenceConfig) -> Sentences:
@@ -129,7 +151,7 @@ def beam_search(speaker: Speaker, state: State, events: int, config: InferenceCo
 
 def _step_scores(logits_PKV: Tensor, words_PKL: Tensor, config: InferenceConfig) -> Tensor:
     """Log-probabilities of the next word; a finished sentence can only go on with `<pad>`, at no cost."""
-    logits_PKV[..., NEVER_SAID] = -torch.inf
+    logits_PKV[..., :NEVER_SAID] = -torch.inf
     scores_PKV = logits_PKV.log_softmax(dim=-1)
     if config.no_repeat:
         scores_PKV = scores_PKV.masked_fill(_repeats(words_PKL, scores_PKV.shape[-1], config.no_repeat), -torch.inf)

@@ -1,7 +1,5 @@
-"""Triton kernels for captioning on a GPU: what stands between the matrix products, each in one pass over memory.
+"""Triton kernels for finding and encoding events on a GPU: what stands between the products, in one pass over memory.
 
-`attend` is the reading of an event's memory by one word (`word_decoder.py`): keys and values are the same rows, so a
-tile is fetched once and used for the logits and for the weighted sum, where two products would fetch it twice.
 `suppress` decides in one launch what would take a round of launches, and a look at the device, for every link of the
 longest chain of overlaps.
 """
@@ -39,47 +37,6 @@ def masked_norm(
     if MASKED:
         normed *= tl.load(mask + slot).to(tl.float32)
     tl.store(out + slot * D + channel, normed.to(out.dtype.element_ty), mask=there)
-
-
-@triton.jit
-def attend(
-    query, memory, log_count, first_row, slots, out, query_event, query_head, HEADS,
-    D: tl.constexpr, BLOCK_D: tl.constexpr, ROWS: tl.constexpr, BLOCK_S: tl.constexpr,
-):  # fmt: skip
-    """One event a program: softmax(query memory^T + log count) memory, for all heads, by running maximum and sum.
-
-    An event's slots are rows of the memory, from its first row on; the kept steps stand first, so the maximum is finite
-    from the first tile on.
-    """
-    event = tl.program_id(0).to(tl.int64)
-    row, many = tl.load(first_row + event).to(tl.int64), tl.load(slots + event)
-    head, channel = tl.arange(0, ROWS), tl.arange(0, BLOCK_D)
-    asked = tl.load(
-        query + event * query_event + head[:, None] * query_head + channel[None, :],
-        mask=(head < HEADS)[:, None] & (channel < D)[None, :],
-        other=0.0,
-    )
-    highest = tl.full((ROWS,), -float("inf"), tl.float32)
-    weights = tl.zeros((ROWS,), tl.float32)
-    seen = tl.zeros((ROWS, BLOCK_D), tl.float32)
-    for first in range(0, many, BLOCK_S):
-        slot = first + tl.arange(0, BLOCK_S)
-        there = slot < many
-        wanted = there[:, None]
-        if BLOCK_D != D:
-            wanted = wanted & (channel < D)[None, :]
-        tile = tl.load(memory + (row + slot)[:, None] * D + channel[None, :], mask=wanted, other=0.0)
-        logits = tl.dot(asked, tl.trans(tile))
-        logits += tl.load(log_count + row + slot, mask=there, other=-float("inf"))[None, :]
-        higher = tl.maximum(highest, tl.max(logits, axis=1))
-        fade = tl.exp(highest - higher)
-        weight = tl.exp(logits - higher[:, None])
-        weights = weights * fade + tl.sum(weight, axis=1)
-        seen = tl.dot(weight.to(tile.dtype), tile, seen * fade[:, None])
-        highest = higher
-    seen = seen / weights[:, None]
-    target = out + (event * HEADS + head)[:, None] * D + channel[None, :]
-    tl.store(target, seen.to(out.dtype.element_ty), mask=(head < HEADS)[:, None] & (channel < D)[None, :])
 
 
 @triton.jit

@@ -17,7 +17,7 @@ from densevid.inference.captured import Graphs
 from densevid.inference.folded_heads import FoldedHeads, proposer
 from densevid.inference.fused import has_triton
 from densevid.inference.rules import PaperRules
-from densevid.inference.selection import Glance, Lengths, Selection
+from densevid.inference.selection import WHOLE_VIDEO, Glance, Lengths, Selection
 from densevid.inference.stages import Stages
 from densevid.inference.uploads import Uploaded
 from densevid.model.masked_transformer import EncodedVideo, MaskedTransformer
@@ -30,12 +30,17 @@ REPLAYED_MULTIPLE = 32  # of steps, so that few lengths are captured
 
 @dataclass(frozen=True)
 class Found:
-    """Videos that were encoded together, what was proposed in them, and what was selected of it."""
+    """Videos that were encoded together, what was proposed in them, and what was selected of it.
+
+    `padded` says whether any is shorter than the others; what has `stays` lies where all of these sizes do.
+    """
 
     video: EncodedVideo
     lengths: Lengths
     proposals: Proposals
     glance: Glance
+    padded: bool
+    stays: tuple[int, ...] | None = None
 
 
 class Finder:
@@ -55,9 +60,9 @@ class Finder:
         return REPLAYED_MULTIPLE if self.replays and videos <= REPLAYED_VIDEOS else 1
 
     def __call__(self, uploaded: Uploaded) -> tuple[Found, Selection]:
-        """What was found, and the selection, with at least one event a video."""
+        """What was found, until the next call, and the selection to keep, with at least one event a video."""
         found = self._found(uploaded)
-        selection = found.glance.selection
+        selection = found.glance.selection.copied() if self.replays else found.glance.selection
         if not self.looks and not bool(found.glance.enough_1):
             selection = self._filled(self.rules.select(found.proposals, found.lengths), found.lengths)
         return found, selection
@@ -79,7 +84,8 @@ class Finder:
         place.features_BTF.copy_(uploaded.features_BTF)
         place.lengths_3B.copy_(uploaded.lengths_3B)
         with self.stages("find"):
-            return self.graphs("proposals", sizes, lambda: self._work(place))
+            found = self.graphs("proposals", sizes, lambda: self._work(place))
+        return replace(found, stays=sizes if self.graphs.holds("proposals", sizes) else None)
 
     def _work(self, uploaded: Uploaded) -> Found:
         lengths = uploaded.lengths
@@ -92,7 +98,19 @@ class Finder:
         with self.stages("select"):
             glance = self.rules.glance(proposals, lengths, looks=self.looks)
             glance = replace(glance, selection=self._filled(glance.selection, lengths))
-        return Found(video, lengths, proposals, glance)
+        return Found(video, lengths, proposals, glance, uploaded.padded)
 
     def _filled(self, selection: Selection, lengths: Lengths) -> Selection:
         return selection.at_least_one(lengths, self.rules.config.inference.score_threshold)
+
+
+def event_masks(model: MaskedTransformer, found: Found, video_P: Tensor, anchor_P: Tensor) -> Tensor:
+    """The mask of every chosen proposal; all that is read of a video where no anchor proposed the event."""
+    proposals, valid_BT = found.proposals, found.video.memory.valid_BT
+    whole_P1 = (anchor_P == WHOLE_VIDEO)[:, None]
+    if not len(proposals.anchors_A2):
+        return valid_BT[video_P].float()
+    limit_P = found.lengths.limit_B[video_P].to(proposals.offsets_BA2.dtype)
+    picked = proposals.pick(video_P, anchor_P.clamp(min=0))
+    mask_PT = model.event_mask(picked, proposals.steps, limit_P).mask_PT
+    return torch.where(whole_P1, valid_BT[video_P].to(mask_PT.dtype), mask_PT)

@@ -16,11 +16,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from densevid.inference.word_state import FlatMemory
+from densevid.inference.reading import Reading, reading_for
+from densevid.inference.word_state import FlatMemory, Said
 from densevid.model.video_encoder import Memory
 
-Kernel = Literal["rows", "norm", "relu", "attend"]
-KERNELS: tuple[Kernel, ...] = ("rows", "norm", "relu", "attend")
+Kernel = Literal["rows", "norm", "relu", "attend", "said"]
+KERNELS: tuple[Kernel, ...] = ("rows", "norm", "relu", "attend", "said")
 Attention = Literal["usual", "cudnn", "flash"]
 WIDE_RESULTS = torch.__version__ >= "2.8"  # products of bfloat16 that give float32
 ROWS = 16  # the least that a tensor core takes
@@ -69,6 +70,15 @@ class Fused:
             seen = F.scaled_dot_product_attention(queries, keys, values, attn_mask=attended, scale=scale)
         return seen.transpose(1, 2).flatten(-2)
 
+    def words_so_far(self, projected_PE: Tensor, said: Said, index: int, scale: float, said_LL: Tensor) -> Tensor:
+        """Attention of a word to itself and those before it, P x D; its key and value join theirs in `said`."""
+        keys, values = said.keys[index], said.values[index]
+        query, key, value = projected_PE.unflatten(-1, (3, keys.shape[1], 1, -1)).unbind(1)
+        keys.index_copy_(2, said.position_1, key)
+        values.index_copy_(2, said.position_1, value)
+        mask_1L = said_LL[said.position_1]
+        return F.scaled_dot_product_attention(query, keys, values, attn_mask=mask_1L, scale=scale).flatten(1)
+
     def attended(self, query_PHD: Tensor, memory: Memory, index: int) -> Tensor:
         """softmax(query memory^T + log count) memory: a layer of the memory as keys and values of every head."""
         memory_PSD = memory.layers[index]
@@ -90,11 +100,15 @@ class Fused:
 class TritonFused(Fused):
     """The same by kernels of our own, for those steps that are named."""
 
-    def __init__(self, names: Collection[Kernel] = KERNELS, attention: Attention = "usual") -> None:
+    def __init__(
+        self, names: Collection[Kernel] = KERNELS, attention: Attention = "usual", reading: Reading | None = None
+    ) -> None:
         super().__init__(attention)
-        from densevid.inference import event_kernels
+        from densevid.inference import event_kernels, word_kernels
 
         self.kernels: Any = event_kernels
+        self.word_kernels: Any = word_kernels
+        self.reading = reading
         self.names = frozenset(names)
         self.flat = "attend" in self.names
 
@@ -135,15 +149,35 @@ class TritonFused(Fused):
         rows = values.flatten(0, -2)
         return torch._addmm_activation(linear.bias, rows, linear.weight.t()).view(*values.shape[:-1], -1)
 
+    def words_so_far(self, projected_PE: Tensor, said: Said, index: int, scale: float, said_LL: Tensor) -> Tensor:
+        """See `Fused`; only words that were said are read."""
+        if "said" not in self.names:
+            return super().words_so_far(projected_PE, said, index, scale, said_LL)
+        events, heads, room, width = said.keys[index].shape
+        out = projected_PE.new_empty(events, heads * width)
+        self.word_kernels.said[(events, heads)](
+            projected_PE.contiguous(), said.keys[index], said.values[index], said.position_1, out, heads, room, scale,
+            d=width, BLOCK_L=_power_of_two(room), BLOCK_d=_power_of_two(width), num_warps=2,
+        )  # fmt: skip
+        return out
+
     def attended_flat(self, query_PHD: Tensor, memory: FlatMemory, index: int) -> Tensor:
         """See `Fused`; an event is read once, for its logits and for its weighted sum."""
         events, heads, width = query_PHD.shape
-        out = query_PHD.new_empty(events, heads, width)
-        self.kernels.attend[(events,)](
-            query_PHD, memory.layers[index], memory.log_count_N, memory.first_P, memory.slots_P, out,
+        reading, kernels = self.reading or reading_for(events, width), self.word_kernels
+        chunks, splits, out = reading.chunks, reading.splits, query_PHD.new_empty(events, heads, width)
+        parts = out.new_empty((0,) if splits == 1 else (events, splits, heads, width), dtype=torch.float32)
+        states = out.new_empty((0,) if splits == 1 else (events, splits, heads, 2), dtype=torch.float32)
+        (kernels.attend if chunks == 1 else kernels.attend_by_chunks)[(events, splits)](
+            query_PHD, memory.layers[index], memory.log_count_N, memory.first_P, memory.slots_P, out, parts, states,
             query_PHD.stride(0), query_PHD.stride(1), heads,
-            D=width, BLOCK_D=_power_of_two(width), ROWS=ROWS, BLOCK_S=32, num_warps=8, num_stages=2,
+            D=width, CHUNK=_power_of_two(width) // chunks, CHUNKS=chunks, ROWS=ROWS, BLOCK_S=reading.block,
+            SPLITS=splits, num_warps=reading.warps, num_stages=reading.stages,
         )  # fmt: skip
+        if splits > 1:
+            kernels.combine[(events, heads)](
+                parts, states, out, heads, D=width, BLOCK_D=_power_of_two(width), SPLITS=splits
+            )
         return out
 
 

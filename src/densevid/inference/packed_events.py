@@ -68,19 +68,20 @@ def pack(mask_PT: Tensor, video_P: Tensor, length_P: Tensor, packing: Packing) -
     count_P = kept_PT.sum(dim=1)
     counts, lengths = torch.stack((count_P, length_P.to(count_P.dtype))).cpu().numpy()  # the one look at the device
     groups = plan(counts, lengths, packing)
-    if all(full for _, _, full in groups):
-        step_PT = torch.arange(mask_PT.shape[1], device=mask_PT.device).expand_as(mask_PT)
-    else:
-        step_PT = kept_PT.byte().argsort(dim=1, descending=True, stable=True)  # the kept first, in order of time
+    order = torch.from_numpy(np.concatenate([events for events, _, _ in groups]))
+    order_PT: Tensor | None = None
+    if not all(full for _, _, full in groups):
+        order_PT = kept_PT.byte().argsort(dim=1, descending=True, stable=True)  # the kept first, in order of time
     packed = []
-    for events, slots, full in groups:
-        event_P = torch.from_numpy(events).to(mask_PT.device, non_blocking=True)
+    pieces = order.to(mask_PT.device, non_blocking=True).split([len(events) for events, _, _ in groups])
+    for event_P, (_, slots, full) in zip(pieces, groups, strict=True):
         slot_S = torch.arange(slots, device=mask_PT.device)
-        step_PS = step_PT[event_P[:, None], slot_S.clamp(max=mask_PT.shape[1] - 1)]
-        mask_PS = mask_PT[event_P[:, None], step_PS]
-        if not full:
-            mask_PS = mask_PS * (slot_S < count_P[event_P, None])
-        log_count_PS = None if full else _log_counts(count_P[event_P], length_P[event_P], slots)
+        if full or order_PT is None:
+            step_PS, mask_PS, log_count_PS = slot_S.expand(len(event_P), -1), mask_PT[event_P, :slots], None
+        else:
+            step_PS = order_PT[event_P[:, None], slot_S.clamp(max=mask_PT.shape[1] - 1)]
+            mask_PS = mask_PT[event_P[:, None], step_PS] * (slot_S < count_P[event_P, None])
+            log_count_PS = _log_counts(count_P[event_P], length_P[event_P], slots)
         packed.append(PackedEvents(event_P, video_P[event_P, None] * mask_PT.shape[1] + step_PS, mask_PS, log_count_PS))
     return packed
 

@@ -5,13 +5,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
+
+from torch import Tensor
 
 from densevid.config import Config
 from densevid.data.vocabulary import Vocabulary
 from densevid.inference.decoding import Sentences, Speaker, State, greedy_released, plain_greedy, sentences
 from densevid.inference.selection import Glance, Lengths, Selection, released_end, select, select_released
+from densevid.inference.texts import Texts
 from densevid.model.proposal_decoder import Proposals
 
 
@@ -46,9 +49,9 @@ class PaperRules:
         """What is said about each event: greedily, or by beam search where the settings ask for more."""
         return sentences(speaker, state, events, self.config.inference, looks=looks)
 
-    def text(self, vocabulary: Vocabulary, words: Iterable[int]) -> str:
-        """The sentence of some words."""
-        return vocabulary.decode(words)
+    def texts(self, vocabulary: Vocabulary) -> Callable[[Tensor], list[str]]:
+        """What writes the words of many events, P x L on the host."""
+        return Texts(vocabulary)
 
 
 @dataclass(frozen=True)
@@ -78,11 +81,11 @@ class ReleasedRules(PaperRules):
             return super().say(speaker, state, events, looks=looks)
         return greedy_released(speaker, state, events, self.config.inference.max_words)
 
-    def text(self, vocabulary: Vocabulary, words: Iterable[int]) -> str:
+    def texts(self, vocabulary: Vocabulary) -> Callable[[Tensor], list[str]]:
         """All words, tidied as text."""
         if not plain_greedy(self.config.inference):
-            return super().text(vocabulary, words)
-        return vocabulary.decode_released(words)
+            return super().texts(vocabulary)
+        return lambda words_PL: [vocabulary.decode_released(words) for words in words_PL.tolist()]
 
 
 def rules_of(config: Config) -> PaperRules:

@@ -61,6 +61,11 @@ class Selection:
     reported_BK2: Tensor
     kept_BK: Tensor
 
+    def copied(self) -> Selection:
+        """The same in tensors that nobody else writes to."""
+        own = (self.anchor_BK, self.score_BK, self.reported_BK2, self.kept_BK)
+        return Selection(*(values.clone() for values in own))
+
     def at_least_one(self, lengths: Lengths, score: float) -> Selection:
         """Where nothing was chosen, one event over everything, as the release has it."""
         if not self.kept_BK.shape[1]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from contextlib import nullcontext
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -44,8 +46,8 @@ class Uploads:
         read_steps = [self.rules.steps_read(count) for count in steps]
         longest = max(max(read_steps), min(-(-max(read_steps) // multiple) * multiple, self.window))
         features_BTF = self._room(len(reads), longest, reads[0].values_TF.shape[1])
-        for row_TF, read in zip(features_BTF, reads, strict=True):
-            row_TF[: len(read.values_TF)] = torch.from_numpy(read.values_TF)
+        for row_TF, read in zip(features_BTF.numpy(), reads, strict=True):
+            _copied(row_TF[: len(read.values_TF)], read, alone=len(reads) == 1)
             row_TF[len(read.values_TF) :] = 0
         ends = [self.rules.end(count, read.clock.seconds_per_step) for count, read in zip(steps, reads, strict=True)]
         lengths_3B = torch.tensor([steps, read_steps, ends], dtype=torch.float64)
@@ -71,3 +73,11 @@ class Uploads:
         if self.queue is None:
             return values.to(self.device)
         return values.pin_memory().to(self.device, non_blocking=True)
+
+
+def _copied(row_TF: npt.NDArray[np.float32], read: ReadTrack, *, alone: bool) -> None:
+    """By torch's threads, or, for one video, without: they would have to be woken first."""
+    if alone:
+        np.copyto(row_TF, read.values_TF)
+    else:
+        torch.from_numpy(row_TF).copy_(torch.from_numpy(read.values_TF))

@@ -99,14 +99,8 @@ class WordDecoder:
     def _words_so_far(self, index: int, words_PD: Tensor, said: Said) -> Tensor:
         """Attention to this word and those before it."""
         attention = self.layers[index].self_attention
-        projected = F.linear(words_PD, self.projections[index]).unflatten(-1, (3, attention.heads, 1, -1))
-        query, key, value = projected.unbind(1)
-        said.keys[index].index_copy_(2, said.position_1, key)
-        said.values[index].index_copy_(2, said.position_1, value)
-        heads_PH1d = F.scaled_dot_product_attention(
-            query, said.keys[index], said.values[index], attn_mask=self.said_LL[said.position_1], scale=attention.scale
-        )
-        return attention.output(heads_PH1d.flatten(1))
+        projected_PE = F.linear(words_PD, self.projections[index])
+        return attention.output(self.fused.words_so_far(projected_PE, said, index, attention.scale, self.said_LL))
 
     def _event(self, index: int, words_PD: Tensor, state: GroupedState | FlatState) -> Tensor:
         """Attention to the event's memory, which serves as keys and values of all heads."""
