@@ -17,17 +17,26 @@ class WeightAverage:
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.decay = decay
-        self.tensors = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+        current = model.state_dict()
+        self.tensors = {name: tensor.detach().clone() for name, tensor in current.items()}
+        self.floating, self.counters = (
+            [name for name, tensor in current.items() if tensor.is_floating_point() == wanted]
+            for wanted in (True, False)
+        )
 
     @torch.no_grad()
     def update(self, model: nn.Module, step: int) -> None:
         """Take in the weights after `step` steps."""
         decay = min(self.decay, (1 + step) / (10 + step))
-        current = model.state_dict()
-        floating = [name for name, tensor in self.tensors.items() if tensor.is_floating_point()]
-        torch._foreach_lerp_([self.tensors[name] for name in floating], [current[name] for name in floating], 1 - decay)
-        for name in self.tensors.keys() - set(floating):
-            self.tensors[name].copy_(current[name])
+        current = model.state_dict(
+            keep_vars=True
+        )  # to detach hundreds of tensors would take longer than to average them
+        for names, take_in in (
+            (self.floating, lambda own, new: torch._foreach_lerp_(own, new, 1 - decay)),
+            (self.counters, torch._foreach_copy_),
+        ):
+            if names:
+                take_in([self.tensors[name] for name in names], [current[name] for name in names])
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         """Go on from a checkpoint."""
