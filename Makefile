@@ -2,6 +2,9 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
+# Tests run in this many processes, each file in one of them, so that what its tests share is made once. In the order of
+# their names the short files come last, so that no process waits long for another.
+TEST_PROCESSES ?= 2
 
 .PHONY: demo test test-slow lint types unit browser clean
 
@@ -21,7 +24,7 @@ types: $(VENV)/.installed-dev
 	$(BIN)/mypy
 
 unit: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder --durations=15
 
 # Pages are tested in a real browser. Where there is none and none may be installed, those tests skip and say so.
 browser:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,9 @@ from hypothesis import HealthCheck, settings
 from browsers import chromium
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # so it is for what a shell starts with `&`; children inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile("densevid", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("densevid")

@@ -13,7 +13,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "densevid"
 ROWS: list[set[str]] = [
     {"__init__"},
     {"errors", "progress"},
-    {"artifacts"},
+    {"artifacts", "config_sections"},
     {"events", "intervals", "config", "tracks"},
     {"model", "video"},
     {"data"},

@@ -19,6 +19,7 @@ from densevid.data.timeline_samples import TimelineLoader, TimelineSamples
 from densevid.data.timelines import TimelineGenerator
 from densevid.data.vocabulary import Vocabulary
 from densevid.model.masked_transformer import MaskedTransformer
+from densevid.training import prepare
 from densevid.training.step import caption_losses, clip_loss, total_loss
 
 TINY = {
@@ -32,6 +33,12 @@ TINY = {
 @pytest.fixture(scope="module")
 def clips(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_collection(tmp_path_factory.mktemp("timelines") / "clips")
+
+
+@pytest.fixture(autouse=True)
+def few_are_validated_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Composing the usual number after every epoch would take most of the time of these tests."""
+    monkeypatch.setattr(prepare, "VALIDATION_TIMELINES", 6)
 
 
 @pytest.fixture(scope="module")

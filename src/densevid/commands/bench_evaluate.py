@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     from dataclasses import asdict
 
     from densevid.bench.evaluate import time_parts
-    from densevid.evaluation.native_paraphrases import paraphrase_table
+    from densevid.evaluation.native.paraphrases import paraphrase_table
     from densevid.evaluation.report import Table, as_text
 
     parts = _parts(args)

@@ -13,7 +13,7 @@ import numpy as np
 
 from densevid.errors import InputError
 from densevid.evaluation.child_process import ChildProcess
-from densevid.evaluation.native_data import METEOR_JAR, TOKENIZER_JAR, package_file
+from densevid.evaluation.native.data import METEOR_JAR, TOKENIZER_JAR, package_file
 from densevid.evaluation.rows import Floats
 
 METEOR_OPTIONS = ("-", "-", "-stdio", "-l", "en", "-norm")

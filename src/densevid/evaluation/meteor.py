@@ -23,12 +23,12 @@ from typing import Any
 import numpy as np
 
 from densevid.errors import InputError
-from densevid.evaluation import native_meteor
 from densevid.evaluation.java import METEOR_OPTIONS, STATISTICS, MeteorJar, Pair
 from densevid.evaluation.meteor_cache import StatisticsCache
 from densevid.evaluation.meteor_worker import MeteorWorker
-from densevid.evaluation.native_data import METEOR_JAR, PARAPHRASES, package_file
-from densevid.evaluation.native_paraphrases import paraphrase_table
+from densevid.evaluation.native import meteor as native_meteor
+from densevid.evaluation.native.data import METEOR_JAR, PARAPHRASES, package_file
+from densevid.evaluation.native.paraphrases import paraphrase_table
 from densevid.evaluation.ngrams import blocks
 from densevid.evaluation.progress import Progress
 from densevid.evaluation.rows import Floats

@@ -40,7 +40,7 @@ class MeteorWorker(ChildProcess):
 
 def main() -> None:
     """The child's side: answer batches until the parent closes the line."""
-    from densevid.evaluation import native_meteor
+    from densevid.evaluation.native import meteor as native_meteor
 
     for line in sys.stdin:
         pairs = [(hypothesis, tuple(references)) for hypothesis, references in json.loads(line)]

@@ -16,9 +16,9 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from densevid.evaluation import native_tokens
-from densevid.evaluation.native_lexer import NEWLINE, automaton
-from densevid.evaluation.native_tokens import PUNCTUATION
+from densevid.evaluation.native.lexer import NEWLINE, automaton
+from densevid.evaluation.native.tokens import PUNCTUATION
+from densevid.evaluation.native.tokens import tokenise as native_tokenise
 
 ENGINES = ("native", "java")
 LINES_SEEN_AHEAD = 3
@@ -29,7 +29,7 @@ _WORD_AND_MARK = re.compile("[A-Za-z]+[.?!]?")
 def tokenise(sentences: Sequence[str], engine: str = "native") -> list[str]:
     """Each sentence as its words joined by a space, as lines of one file in this order."""
     if engine == "native":
-        return native_tokens.tokenise(sentences)
+        return native_tokenise(sentences)
     from densevid.evaluation.java import ptb_tokens
 
     lines = ptb_tokens([one_ascii_line(sentence) for sentence in sentences]) if sentences else []
@@ -51,7 +51,7 @@ def minds_what_follows(sentence: str) -> bool:
 def words_before(sentence: str, following: tuple[str, ...], more: bool) -> str:
     """The words of a sentence when these captions follow in its file, and after them `more` or the file's end."""
     filler = ("more",) if more else ()
-    return native_tokens.tokenise([sentence, *following, *filler])[0]
+    return native_tokenise([sentence, *following, *filler])[0]
 
 
 @lru_cache(maxsize=100_000)

@@ -15,7 +15,7 @@ import densevid
 from densevid.events import Event
 from densevid.export.layout import HUES
 from densevid.export.markup import clock_text, count_text, data_address, escaped
-from densevid.export.page_parts import ICON, LOGO, SEARCH_ICON, page_part, policy
+from densevid.export.page_parts import LOGO, SEARCH_ICON, page_head, page_part, policy
 from densevid.export.subtitles import printable
 from densevid.export.terminal_timeline import NOTHING
 
@@ -43,12 +43,9 @@ def index_page(title: str, rows: Sequence[IndexRow], *, model: str) -> str:
     done = [row for row in rows if row.error is None]
     css, script = page_part("frame.css") + page_part("index.css"), page_part("index.js")
     parts = {
-        "policy": policy(css, script, img="data:"),
-        "version": densevid.__version__,
-        "icon": ICON,
+        "head": page_head(escaped(title), "timelines", css, policy(css, script, img="data:")),
         "logo": LOGO,
         "search_icon": SEARCH_ICON,
-        "css": css,
         "script": script,
         "title": escaped(title),
         "facts": escaped(_facts(rows, done)),

@@ -5,6 +5,9 @@ from __future__ import annotations
 import base64
 import hashlib
 from pathlib import Path
+from string import Template
+
+import densevid
 
 PAGE = Path(__file__).parent / "page"
 LOGO = (
@@ -24,6 +27,12 @@ SEARCH_ICON = "M11.2 11.2 14 14M12.5 7.25a5.25 5.25 0 1 1-10.5 0 5.25 5.25 0 0 1
 def page_part(name: str) -> str:
     """One of the files that pages are made of."""
     return (PAGE / name).read_text(encoding="utf-8")
+
+
+def page_head(title: str, kind: str, css: str, policy: str) -> str:
+    """All up to the body; `title` is escaped already, `kind` says in the browser's tab what the page is."""
+    parts = {"title": title, "kind": kind, "css": css, "policy": policy, "icon": ICON, "version": densevid.__version__}
+    return Template(page_part("head.html")).substitute(parts).rstrip()
 
 
 def policy(css: str, script: str, *, img: str, media: str = "'none'") -> str:

@@ -10,12 +10,11 @@ from __future__ import annotations
 import base64
 from string import Template
 
-import densevid
 from densevid.export.document import Figure, ShownVideo, TimelineDocument
 from densevid.export.entries import event_list, group_filter
 from densevid.export.layout import lay_out
 from densevid.export.markup import clock_text, count_text, data_address, escaped
-from densevid.export.page_parts import ICON, LOGO, SEARCH_ICON, page_part, policy
+from densevid.export.page_parts import LOGO, SEARCH_ICON, page_head, page_part, policy
 
 SCRIPTS = ("events.js", "player.js", "lanes.js", "overview.js", "list.js", "downloads.js", "keyboard.js", "main.js")
 
@@ -25,15 +24,11 @@ def timeline_page(document: TimelineDocument) -> str:
     css = page_part("frame.css") + page_part("timeline.css")
     script = "\n".join(map(page_part, SCRIPTS))
     layout = lay_out(document.events)
+    allowed = policy(css, script, img="data:", media="'self' file: blob:")  # from disk a page is no 'self' everywhere
     parts = {
-        "policy": policy(
-            css, script, img="data:", media="'self' file: blob:"
-        ),  # from disk a page is no 'self' everywhere
-        "icon": ICON,
+        "head": page_head(escaped(document.title), "timeline", css, allowed),
         "logo": LOGO,
         "search_icon": SEARCH_ICON,
-        "version": densevid.__version__,
-        "css": css,
         "script": script,
         "title": escaped(document.title),
         "seconds": f"{document.seconds:.3f}",

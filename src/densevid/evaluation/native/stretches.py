@@ -3,7 +3,7 @@
 A match is fixed if no other match shares a word with it; every alignment takes it. The other matches make events,
 places in the reference where alignments branch. Between two events lies a stretch of fixed matches and unmatched
 words; its effect on an alignment is a constant, except for the one chunk that may end where the stretch begins.
-`native_alignment` walks from event to event. An event without a choice marks the end of a phrase, where alignments
+`alignment` walks from event to event. An event without a choice marks the end of a phrase, where alignments
 that took the phrase join in; the last event of a pair is the end of the reference.
 """
 
@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from densevid.evaluation.native_matching import EXACT, Matches
-from densevid.evaluation.native_paraphrases import Indices
+from densevid.evaluation.native.matching import EXACT, Matches
+from densevid.evaluation.native.paraphrases import Indices
 
 Flags = npt.NDArray[np.bool_]
 _INTEGER_BITS = 62

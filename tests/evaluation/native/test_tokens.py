@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from densevid.evaluation.native_lexer import automaton
-from densevid.evaluation.native_tokens import confident, tokenise
+from densevid.evaluation.native.lexer import automaton
+from densevid.evaluation.native.tokens import confident, tokenise
 from official_jars import PUNCTUATION, jar_tokens, needs_jars
 from shared_captions import SHARED, all_sentences
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, fields
 import numpy as np
 import numpy.typing as npt
 
-from densevid.evaluation.native_corpus import Corpus, Phrases
-from densevid.evaluation.native_paraphrases import Indices
+from densevid.evaluation.native.corpus import Corpus, Phrases
+from densevid.evaluation.native.paraphrases import Indices
 
 EXACT, STEM, SYNONYM, PARAPHRASE = range(4)
 _EXACT, _STEM, _SYNONYM, _REFERENCE_IS_SOURCE, _HYPOTHESIS_IS_SOURCE = 1, 2, 4, 8, 16

@@ -1,6 +1,6 @@
 """Constants of a Java class file, read as data: name of a static field -> the characters of its string.
 
-Generated scanners keep their tables as string constants, each character one number; `native_lexer` reads them from
+Generated scanners keep their tables as string constants, each character one number; `lexer` reads them from
 here. The layout is that of the Java Virtual Machine Specification, chapter 4 (big-endian throughout).
 """
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from densevid.evaluation.native_data import METEOR_JAR, jar_member
+from densevid.evaluation.native.data import METEOR_JAR, jar_member
 
 _LETTER = (
     "A-Za-z\u0160\u017d\u0161\u017e\u0178\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u017e"

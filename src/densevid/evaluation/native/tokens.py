@@ -2,7 +2,7 @@
 
 The official way joins all captions with line ends, replaces what is not ASCII, runs the Penn Treebank tokenizer over
 the whole text and drops punctuation. Here nearly every word is tokenised once and remembered: the automaton of
-`native_lexer` tells whether anything after a word could change its tokens, so remembering is exact, not a guess. The
+`lexer` tells whether anything after a word could change its tokens, so remembering is exact, not a guess. The
 few words that look past their end (numbers, single letters and abbreviations at the end of a caption) are scanned in
 their place.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from densevid.evaluation.native_lexer import NEWLINE, automaton
+from densevid.evaluation.native.lexer import NEWLINE, automaton
 
 PUNCTUATION = frozenset(
     ("''", "'", "``", "`", "-LRB-", "-RRB-", "-LCB-", "-RCB-", ".", "?", "!", ",", ":", "-", "--", "...", ";")

@@ -9,8 +9,8 @@ from __future__ import annotations
 from functools import cache, lru_cache
 from typing import NamedTuple
 
-from densevid.evaluation.native_data import METEOR_JAR, jar_member
-from densevid.evaluation.native_stemmer import stem
+from densevid.evaluation.native.data import METEOR_JAR, jar_member
+from densevid.evaluation.native.stemmer import stem
 
 # Endings of inflected words and what stands there in the base form, tried in this order.
 _BASE_FORMS = [

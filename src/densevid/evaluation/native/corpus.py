@@ -1,6 +1,6 @@
 """Distinct sentences as arrays: words, their facts, and every relation between words and phrases that occur in them.
 
-First stage of native METEOR. All that depends on one sentence or one word is computed here, once; `native_matching`
+First stage of native METEOR. All that depends on one sentence or one word is computed here, once; `matching`
 then only looks up pairs.
 """
 
@@ -14,8 +14,8 @@ from itertools import count
 import numpy as np
 import numpy.typing as npt
 
-from densevid.evaluation.native_paraphrases import LONGEST_PHRASE, Hashes, Indices, paraphrase_table, span_hashes
-from densevid.evaluation.native_words import word_facts
+from densevid.evaluation.native.paraphrases import LONGEST_PHRASE, Hashes, Indices, paraphrase_table, span_hashes
+from densevid.evaluation.native.words import word_facts
 
 _WORDS_PER_BLOCK = 1 << 16  # bounds memory
 

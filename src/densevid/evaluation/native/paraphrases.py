@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from densevid.artifacts import atomic_path, cache_folder
 from densevid.errors import InputError
-from densevid.evaluation.native_data import PARAPHRASES, package_file
+from densevid.evaluation.native.data import PARAPHRASES, package_file
 
 Hashes = npt.NDArray[np.uint64]
 Indices = npt.NDArray[np.int64]

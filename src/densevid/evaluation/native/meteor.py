@@ -16,11 +16,11 @@ from concurrent.futures import ProcessPoolExecutor
 import numpy as np
 import numpy.typing as npt
 
-from densevid.evaluation.native_alignment import align
-from densevid.evaluation.native_corpus import Corpus, build_corpus
-from densevid.evaluation.native_matching import Matches, Rows, find_matches
-from densevid.evaluation.native_normaliser import words_of
-from densevid.evaluation.native_paraphrases import Indices
+from densevid.evaluation.native.alignment import align
+from densevid.evaluation.native.corpus import Corpus, build_corpus
+from densevid.evaluation.native.matching import Matches, Rows, find_matches
+from densevid.evaluation.native.normaliser import words_of
+from densevid.evaluation.native.paraphrases import Indices
 
 Pair = tuple[str, tuple[str, ...]]
 Statistics = npt.NDArray[np.float64]

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from densevid.evaluation import native_paraphrases
-from densevid.evaluation.native_data import PARAPHRASES, package_file
-from densevid.evaluation.native_meteor import Pair, segment_scores, statistics
-from densevid.evaluation.native_paraphrases import paraphrase_table
-from densevid.evaluation.native_tokens import tokenise
+from densevid.evaluation.native import paraphrases
+from densevid.evaluation.native.data import PARAPHRASES, package_file
+from densevid.evaluation.native.meteor import Pair, segment_scores, statistics
+from densevid.evaluation.native.paraphrases import paraphrase_table
+from densevid.evaluation.native.tokens import tokenise
 from official_jars import jar_statistics, needs_jars
 from shared_captions import SHARED, raw_pairs, references
 
@@ -118,11 +118,11 @@ def test_a_damaged_cache_is_made_again_and_an_unwritable_one_is_no_error(
     order = np.argsort(fresh.first_row)
     rows = np.repeat(fresh.source[order], fresh.row_count[order].astype(np.int64)), np.array(fresh.target)
 
-    def quick_read(path: Path) -> tuple[native_paraphrases.Hashes, native_paraphrases.Hashes]:
+    def quick_read(path: Path) -> tuple[paraphrases.Hashes, paraphrases.Hashes]:
         calls.append(path)
         return rows
 
-    monkeypatch.setattr(native_paraphrases, "_read", quick_read)
+    monkeypatch.setattr(paraphrases, "_read", quick_read)
     monkeypatch.setenv("DENSEVID_CACHE", str(tmp_path))
     made = paraphrase_table.__wrapped__()
     (file,) = tmp_path.iterdir()
@@ -140,8 +140,8 @@ def test_a_damaged_cache_is_made_again_and_an_unwritable_one_is_no_error(
 @pytest.mark.slow
 @needs_jars
 def test_the_cached_table_is_the_installed_one() -> None:
-    packed = native_paraphrases._pack(native_paraphrases._read(package_file(PARAPHRASES)))
-    made, used = native_paraphrases._unpack(packed), paraphrase_table()
+    packed = paraphrases._pack(paraphrases._read(package_file(PARAPHRASES)))
+    made, used = paraphrases._unpack(packed), paraphrase_table()
     assert np.array_equal(made.source, used.source)
     assert np.array_equal(made.target, used.target)
     assert made.target.size == 5_274_084

@@ -6,7 +6,7 @@ creation breaks ties. The same search runs here on arrays that hold the partial 
 another. Two habits of the original matter for equal results: a match that is not exact counts half its words, rounded
 down, on each side; and the distance of a match is added to the alignment it was tried on, not to the one it made.
 Words that can be matched in one way only never branch, so the stretch before the next word with a choice is one step
-(`native_stretches`).
+(`stretches`).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from densevid.evaluation.native_matching import Matches
-from densevid.evaluation.native_paraphrases import Indices
-from densevid.evaluation.native_stretches import Flags, Stretches, plan, run_lengths
+from densevid.evaluation.native.matching import Matches
+from densevid.evaluation.native.paraphrases import Indices
+from densevid.evaluation.native.stretches import Flags, Stretches, plan, run_lengths
 
 BEAM = 40
 Bits = npt.NDArray[np.uint64]

@@ -7,9 +7,9 @@ import re
 
 import pytest
 
-from densevid.evaluation.native_normaliser import words_of
-from densevid.evaluation.native_stemmer import stem
-from densevid.evaluation.native_words import java_hash, word_facts
+from densevid.evaluation.native.normaliser import words_of
+from densevid.evaluation.native.stemmer import stem
+from densevid.evaluation.native.words import java_hash, word_facts
 from official_jars import needs_jars, run_meteor
 from shared_captions import all_sentences
 

@@ -3,7 +3,7 @@
 The tokenizer is a generated scanner: a table of states and, for every accepting state, one of 54 numbered actions.
 The table is read from the scanner's class file in the installed jar (constants of a class file are plain data), so
 every pattern, however odd, is the original's own; the actions are written here, as rules, for the options that the
-caption metrics use (defaults, with line ends as tokens). `native_tokens` is the fast way in for whole captions.
+caption metrics use (defaults, with line ends as tokens). `tokens` is the fast way in for whole captions.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from densevid.evaluation.native_classfile import string_constants
-from densevid.evaluation.native_data import TOKENIZER_JAR, jar_member
+from densevid.evaluation.native.classfile import string_constants
+from densevid.evaluation.native.data import TOKENIZER_JAR, jar_member
 
 NEWLINE = "\n"
 _SCANNER = "edu/stanford/nlp/process/PTBLexer.class"
