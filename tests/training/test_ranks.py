@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from pathlib import Path
 
 import pytest
@@ -34,10 +33,10 @@ def loss_of(norm: nn.Module, values: torch.Tensor, rank: int | None) -> torch.Te
     return (norm(values) - own).square().sum()
 
 
-def check_one_rank(rank: int, port: int) -> None:
+def check_one_rank(rank: int, meeting: str) -> None:
     """Runs in a process of its own."""
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
+    dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=2)
     try:
         whole, part = rows_of(None).requires_grad_(), rows_of(rank).requires_grad_()
         plain, box = nn.BatchNorm1d(3), nn.Sequential(nn.BatchNorm1d(3))
@@ -62,11 +61,8 @@ def check_one_rank(rank: int, port: int) -> None:
         dist.destroy_process_group()
 
 
-def test_norms_counts_and_means() -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    processes.spawn(check_one_rank, args=(port,), nprocs=2)
+def test_norms_counts_and_means(tmp_path: Path) -> None:
+    processes.spawn(check_one_rank, args=(str(tmp_path / "meeting"),), nprocs=2)
 
 
 def test_alone_they_are_torchs_own() -> None:
