@@ -135,7 +135,7 @@ class TrainingConfig:
     timelines: int = 4000
     clips_per_batch: int = 0
     sentences_per_clip: int = 1
-    reward: Literal["none", "cider", "meteor"] = "none"
+    reward: Literal["none", "cider", "meteor", "cider+matches"] = "none"
     evaluate_every: int = 0
     evaluate_videos: int = 0
     best_by: Literal["loss", "cider", "meteor"] = "loss"

@@ -28,9 +28,11 @@ from densevid.model.recurrent import RecurrentState
 from densevid.model.video_encoder import Memory
 from densevid.training.cider import Cider, Words
 from densevid.training.ranks import share_of_count
+from densevid.training.word_matches import WordMatches
 
 Scorer = Callable[[Sequence[Words], Sequence[int]], npt.NDArray[np.float64]]
 NEVER_SAID = [0, 1, 2]  # <unk>, <pad>, <init>
+MATCHES_WEIGHT = 4.0  # beside CIDEr, whose differences between sentences are some four times as large
 
 
 class Reward:
@@ -65,8 +67,17 @@ def reward_for(config: Config, dataset: SegmentDataset | TimelineSamples, vocabu
         def rows_of(batch: Batch) -> list[int]:
             return list(document_N[batch.sample_P.cpu().numpy()].tolist())
 
-    score = Cider(documents).scores if config.training.reward == "cider" else _meteor(documents)
-    return Reward(score, rows_of, vocabulary, config.training.max_words)
+    return Reward(_scorer(config.training.reward, documents), rows_of, vocabulary, config.training.max_words)
+
+
+def _scorer(reward: str, documents: Sequence[Sequence[Words]]) -> Scorer:
+    """CIDEr rewards few sure words, METEOR's formula much that people say: together neither runs away."""
+    if reward == "meteor":
+        return _meteor(documents)
+    cider, matches = Cider(documents), WordMatches(documents)
+    if reward == "cider":
+        return cider.scores
+    return lambda said, numbers: cider.scores(said, numbers) + MATCHES_WEIGHT * matches.scores(said, numbers)
 
 
 def _clip_documents(dataset: TimelineSamples) -> tuple[list[list[Words]], Callable[[Batch], list[int]]]:

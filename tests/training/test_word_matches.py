@@ -1,0 +1,50 @@
+"""METEOR's formula over equal words: closed forms, and METEOR itself on real sentences."""
+
+from __future__ import annotations
+
+import random
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from densevid.data.clip_collection import ClipCollection
+from densevid.training.word_matches import WordMatches
+
+
+def test_closed_forms() -> None:
+    told = ("a", "dog", "runs", "in", "the", "garden")
+    scorer = WordMatches([[told, ("nothing", "alike")]])
+    assert scorer.score(told, 0) == pytest.approx(1 - 0.6 * (1 / 6) ** 0.2)
+    assert scorer.score(("two", "cats"), 0) == 0.0
+    precision, recall = 3 / 4, 3 / 6  # `a dog` and `garden`: two chunks
+    mean = precision * recall / (0.85 * precision + 0.15 * recall)
+    assert scorer.score(("a", "dog", "eats", "garden"), 0) == pytest.approx(mean * (1 - 0.6 * (2 / 3) ** 0.2))
+
+
+def test_a_word_matches_once_and_more_is_better_than_little() -> None:
+    scorer = WordMatches([[("a", "man", "plays", "a", "guitar", "on", "a", "stage")]])
+    assert scorer.score(("man", "man", "man"), 0) < scorer.score(("man",), 0)
+    assert scorer.score(("a", "man", "plays", "a", "guitar"), 0) > scorer.score(("a", "man"), 0)
+    assert scorer.scores([("man",), ("stage",)], [0, 0]).tolist() == pytest.approx([scorer.score(("man",), 0)] * 2)
+
+
+@pytest.mark.skipif(find_spec("pycocoevalcap") is None, reason="needs the extra [eval]")
+def test_it_follows_meteor(shared: Path) -> None:
+    """Of real sentences about other clips and the same clip, those that METEOR likes are liked."""
+    from densevid.evaluation import meteor
+
+    clips = ClipCollection.read(shared / "data" / "msvd").split("train")[:60]
+    draw = random.Random(0)
+    pairs = [
+        (draw.choice(source.captions), clip.captions[1:])
+        for clip in clips
+        for source in (clip, draw.choice(clips))
+        if len(clip.captions) > 5
+    ]
+    documents = [[tuple(sentence.lower().split()) for sentence in told] for _, told in pairs]
+    ours = WordMatches(documents).scores([tuple(said.lower().split()) for said, _ in pairs], range(len(pairs)))
+    engine = meteor.Meteor(cache=False)
+    theirs = meteor.segment_scores(engine.statistics([(said.lower(), tuple(told)) for said, told in pairs]))
+    assert np.corrcoef(ours, np.asarray(theirs))[0, 1] > 0.8
