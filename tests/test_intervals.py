@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from densevid.intervals import suppress, temporal_iou
@@ -17,6 +17,7 @@ def plain_iou(a: tuple[float, float], b: tuple[float, float]) -> float:
     return shared / union if union > 0 else 0.0
 
 
+@example([(0.0, 2e-311)], [(0.0, 2e-311)])
 @given(st.lists(interval, min_size=1, max_size=6), st.lists(interval, min_size=1, max_size=6))
 def test_iou_is_intersection_over_union(first: list[tuple[float, float]], second: list[tuple[float, float]]) -> None:
     got = temporal_iou(torch.tensor(first, dtype=torch.float64), torch.tensor(second, dtype=torch.float64))

@@ -14,7 +14,7 @@ def temporal_iou(first_N2: Tensor, second_M2: Tensor) -> Tensor:
     length_N = (first_N2[..., 1] - first_N2[..., 0])[..., :, None]
     length_M = (second_M2[..., 1] - second_M2[..., 0])[..., None, :]
     union_NM = length_N + length_M - shared_NM
-    return torch.where(union_NM > 0, shared_NM / union_NM.clamp(min=torch.finfo(union_NM.dtype).tiny), 0.0)
+    return shared_NM / torch.where(union_NM > 0, union_NM, 1.0)
 
 
 def suppress(overlapping_NN: Tensor) -> Tensor:
