@@ -19,7 +19,7 @@ if __name__ == "__main__":
     tests = Path(__file__).resolve().parents[1]
     sys.path[:0] = [str(tests), str(tests.parent / "src")]
 
-from densevid.bench.inference import agreement
+from densevid.bench.inference_figures import agreement
 from densevid.bench.inference_parts import part_lines
 from densevid.bench.inference_subject import Asked, random_tracks
 from densevid.bench.inference_subject import random_model as paper_model
