@@ -34,10 +34,8 @@ def test_both_versions_say_the_same(masks: tuple[str, ...], tmp_path: Path, caps
     flags = ["--quick", "--device", "cpu", "--videos", "3", "--plain-videos", "2", "--json", str(figures)]
     assert main(["bench", "inference", *flags, *(["--mask", *masks] if len(masks) == 1 else [])]) == 0
     found = json.loads(figures.read_text())["figures"]
-    ours = [
-        (mask, name) for mask in masks for name in ("plain dense float32, single", *(f"float32, {w}" for w in WAYS))
-    ]
-    assert [(figure["mask"], figure["name"]) for figure in found] == ours
+    names = ["plain dense float32, single", *(f"float32, {way}" for way in WAYS)]
+    assert [(figure["mask"], figure["name"]) for figure in found] == [(mask, name) for mask in masks for name in names]
     for figure in found:
         assert figure["milliseconds"] > 0 and figure["captions_per_second"] > 0 and figure["teraflops"] > 0
         if not figure["name"].startswith("plain"):

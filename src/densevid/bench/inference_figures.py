@@ -86,7 +86,7 @@ def dense_flop(config: Config, steps: int, events: int) -> float:
 def row(figure: Figure) -> str:
     """One line of the table."""
     line = f"{figure.name:32} {figure.milliseconds:10.2f} ms a video  {figure.captions_per_second:9.0f} captions/s"
-    line += f"  {figure.teraflops:7.2f} dense TFLOP/s"
+    line += f"  {figure.teraflops:7.3g} dense TFLOP/s"
     if torch.cuda.is_available() and (peak := _peak(torch.cuda.get_device_name())):
         line += f" ({figure.teraflops / peak:4.0%} of bfloat16's peak)"
     if figure.times_plain is not None:
