@@ -1,8 +1,8 @@
 """Time captioning beside a plain dense version in one run, and check that both find and say the same.
 
-By default: the paper's network with seeded random weights, with its gated mask and then with the discrete one, videos of
-480 steps, exactly 186 proposals a video, exactly 20 words a sentence. The plain version takes one video at a time and
-encodes every proposal over all steps, in float32; on a GPU ours is timed in float32 and in bfloat16.
+By default: the paper's network with seeded random weights, with its gated mask and then with the discrete one, videos
+of 480 steps, exactly 186 proposals a video, exactly 20 words a sentence. The plain version takes one video at a time
+and encodes every proposal over all steps, in float32; on a GPU ours is timed in float32 and in bfloat16.
 
 Examples:
   densevid bench inference --videos 64
