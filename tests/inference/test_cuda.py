@@ -1,6 +1,7 @@
 """On a GPU: float32 finds and says what a CPU does; kernels, graphs, batches and bfloat16 stay near it.
 
-python tests/inference/test_cuda.py        # also without pytest: every check, one line each, exit code 1 if any fails
+python tests/inference/test_cuda.py               # also without pytest: a line each, exit code 1 if any fails
+python tests/inference/test_cuda.py company words # those checks alone that have one of these in their names
 """
 
 from __future__ import annotations
@@ -238,9 +239,11 @@ def test_on_a_gpu(check: Callable[[Any], None], value: Any) -> None:
 
 
 def main() -> int:
-    """Every check, whatever becomes of those before it; what failed stands at the end."""
-    failed = []
+    """Every check, or those named in part, whatever becomes of those before it; what failed stands at the end."""
+    failed, named = [], sys.argv[1:]
     for check, values in CHECKS:
+        if named and not any(name in check.__name__ for name in named):
+            continue
         for value in values:
             try:
                 check(value)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import product
 
 
 @dataclass(frozen=True)
@@ -36,9 +35,9 @@ def reading_for(events: int) -> Reading:
 def candidates(events: int) -> Iterator[Reading]:
     """What is worth trying for so many events; 16 slots or warps, and more tiles under way among many events, lost.
 
-    Fetching from shared memory is what limits it: per tile of 32 slots 8 warps fetch 530 KB, 4 warps 340.
+    What limits it may be shared memory: counted in the machine code, 8 warps move 530 KB there for a tile of 32 slots of
+    64 KB, 4 warps 340 KB, with the tile on either side.
     """
-    splits = (8,) if events <= 32 else (2, 4) if events <= 512 else (1, 2)
-    shapes = ((4, 2, False), (4, 2, True), (4, 3, True))
-    for (warps, stages, from_left), parts in product(shapes, splits):
-        yield Reading(32, warps, stages, parts, from_left)
+    splits = reading_for(events).splits
+    for warps, stages, from_left in ((4, 2, False), (4, 2, True), (4, 3, True)):
+        yield Reading(32, warps, stages, splits, from_left)
