@@ -35,8 +35,8 @@ def reading_for(events: int) -> Reading:
 def candidates(events: int) -> Iterator[Reading]:
     """What is worth trying for so many events; 16 slots or warps, and more tiles under way among many events, lost.
 
-    What limits it may be shared memory: counted in the machine code, 8 warps move 530 KB there for a tile of 32 slots of
-    64 KB, 4 warps 340 KB, with the tile on either side.
+    What limits it may be shared memory: counted in the machine code, 8 warps move 530 KB there for a tile of 64 KB, and
+    4 warps 340 KB, with the tile on either side.
     """
     splits = reading_for(events).splits
     for warps, stages, from_left in ((4, 2, False), (4, 2, True), (4, 3, True)):
