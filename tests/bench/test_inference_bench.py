@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from densevid.bench.inference import dense_flop
+from densevid.bench.inference_figures import dense_flop
 from densevid.bench.inference_subject import Asked, generated_store, random_model
 from densevid.cli import main
 from densevid.config import load_config
@@ -24,17 +24,32 @@ def one_thread() -> object:
     torch.set_num_threads(threads)
 
 
-@pytest.mark.parametrize("mask", ["gated", "discrete"])
-def test_both_versions_say_the_same(mask: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+WAYS = ("single", "together", "best 10, single", "best 10, together")
+
+
+@pytest.mark.parametrize("masks", [("gated", "discrete"), ("discrete",)], ids=str)
+def test_both_versions_say_the_same(masks: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a mask named, both that count; every figure that is asked for, with what agrees beside it."""
     figures = tmp_path / "figures.json"
-    flags = ["--quick", "--device", "cpu", "--mask", mask, "--videos", "3", "--plain-videos", "2"]
-    assert main(["bench", "inference", *flags, "--json", str(figures)]) == 0
-    content = json.loads(figures.read_text())
-    names = [figure["name"] for figure in content["figures"]]
-    assert names[0] == "plain dense float32, single" and "float32, together" in names
-    for figure in content["figures"][1:]:
-        assert figure["same_intervals"] == figure["same_sentences"] == 1 and figure["times_plain"] > 0
-    assert capsys.readouterr().out.count("captions/s") == len(names)
+    flags = ["--quick", "--device", "cpu", "--videos", "3", "--plain-videos", "2", "--json", str(figures)]
+    assert main(["bench", "inference", *flags, *(["--mask", *masks] if len(masks) == 1 else [])]) == 0
+    found = json.loads(figures.read_text())["figures"]
+    names = ["plain dense float32, single", *(f"float32, {way}" for way in WAYS)]
+    assert [(figure["mask"], figure["name"]) for figure in found] == [(mask, name) for mask in masks for name in names]
+    for figure in found:
+        assert figure["milliseconds"] > 0 and figure["captions_per_second"] > 0 and figure["teraflops"] > 0
+        if not figure["name"].startswith("plain"):
+            assert figure["same_intervals"] == figure["same_sentences"] == 1 and figure["times_plain"] > 0
+    assert capsys.readouterr().out.count("captions/s") == len(found)
+
+
+def test_a_coarser_precision_is_held_to_the_plain_version(tmp_path: Path) -> None:
+    figures = tmp_path / "figures.json"
+    flags = ["--quick", "--device", "cpu", "--mask", "gated", "--precision", "bfloat16", "--json", str(figures)]
+    assert main(["bench", "inference", *flags]) == 0
+    for figure in json.loads(figures.read_text())["figures"][1:]:
+        assert figure["name"].startswith("bfloat16") and figure["same_intervals"] == 1
+        assert 0 < figure["same_sentences"] <= 1
 
 
 def test_a_store_becomes_a_predictions_file(capsys: pytest.CaptureFixture[str]) -> None:

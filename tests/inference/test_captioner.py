@@ -16,7 +16,8 @@ from densevid.data.vocabulary import INIT
 from densevid.errors import InputError
 from densevid.events import Event
 from densevid.inference.captioner import Captioner
-from densevid.inference.event_speaker import SpeakerLimits
+from densevid.inference.event_speaker import EventSpeaker, SpeakerLimits
+from densevid.inference.explain import masks_of_anchors
 from densevid.inference.selection import best
 from densevid.tracks import FeatureTrack
 from random_models import random_model, random_track
@@ -53,6 +54,28 @@ def test_one_by_one_equals_batched(captioner: Captioner, lengths: list[int], see
     assert len(together) == len(tracks)
     for track, events in zip(tracks, together, strict=True):
         same(captioner.caption(track), events)
+
+
+def test_company_changes_no_anchor_and_no_mask(captioner: Captioner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the padding of its batch, an event's anchor leads to the mask that it was captioned under."""
+    tracks = [random_track(steps, steps) for steps in (40, 13, 29, 1, 31)]
+    alone = [next(captioner.captioned([track])) for track in tracks]
+    applied: list[tuple[torch.Tensor, torch.Tensor]] = []
+    speak = EventSpeaker.__call__
+
+    def noted(self: EventSpeaker, video: Any, mask_PT: torch.Tensor, video_P: torch.Tensor, *rest: Any) -> Any:
+        applied.append((mask_PT, video_P))
+        return speak(self, video, mask_PT, video_P, *rest)
+
+    monkeypatch.setattr(EventSpeaker, "__call__", noted)
+    captioner.steps_at_once = 200
+    together = list(captioner.captioned(tracks))
+    mask_PT, video_P = applied[0]  # those after it are some of these
+    loaded = replace(random_model(), model=captioner.model, config=captioner.config)
+    for number, (track, ours, theirs) in enumerate(zip(tracks, together, alone, strict=True)):
+        assert ours.anchor_P.tolist() == theirs.anchor_P.tolist()
+        masks_PT = masks_of_anchors(loaded, track, ours.anchor_P.tolist())
+        np.testing.assert_allclose(masks_PT, mask_PT[video_P == number][:, : len(track)], atol=1e-5)
 
 
 def test_limits_of_memory_change_nothing(captioner: Captioner) -> None:

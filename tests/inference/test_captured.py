@@ -96,7 +96,8 @@ def test_replayed_is_launched(variant: Any) -> None:
 @pytest.mark.parametrize("variant", [VARIANTS[0], VARIANTS[2]], ids=str)
 def test_one_video_is_told_as_among_others(variant: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """With masks that are nowhere zero, and with some that are."""
-    want = [video.sentences for video in Captioner(random_model(*variant)).captioned(TRACKS)]
+    told = list(Captioner(random_model(*variant)).captioned(TRACKS))
+    want, anchors = [video.sentences for video in told], [video.anchor_P.tolist() for video in told]
     made, straight = captioner(variant, replays=True), list[bool]()
     ask = made.one_video
 
@@ -107,7 +108,9 @@ def test_one_video_is_told_as_among_others(variant: Any, monkeypatch: pytest.Mon
 
     made.one_video = counted  # type: ignore[assignment]
     for _ in range(3):
-        assert [next(made.captioned([track])).sentences for track in TRACKS] == want
+        alone = [next(made.captioned([track])) for track in TRACKS]  # padded to sizes that are captured
+        assert [video.sentences for video in alone] == want
+        assert [video.anchor_P.tolist() for video in alone] == anchors
     assert any(straight)
     monkeypatch.setattr("densevid.inference.one_video.event_masks", lambda *asked: event_masks(*asked).round())
     made = captioner(variant, replays=True)

@@ -13,9 +13,11 @@ import pytest
 from densevid.events import Event
 from densevid.inference.calibration import Calibration, LogisticCurve
 from densevid.inference.captioner import Captioner
+from densevid.inference.explain import masks_of_anchors
 from densevid.inference.fit_calibration import fit_calibration
 from densevid.inference.storyteller import Storyteller
 from densevid.inference.summary import SummaryRules
+from densevid.inference.windows import Windows
 from densevid.tracks import FeatureTrack
 from random_models import random_model, random_track
 
@@ -48,6 +50,19 @@ def test_short_and_long_videos_together_are_told_as_alone(captioner: Captioner) 
         for events, track in zip(together, tracks, strict=True):
             (alone,) = teller.tell([track])
             assert rounded(events) == rounded(alone)
+
+
+def test_anchors_are_those_of_the_window_that_an_event_was_found_in() -> None:
+    """Looked up there, an anchor's mask, which is 0 or 1, ends where its event does."""
+    loaded = random_model({"mask": "discrete"})
+    tracks = [random_track(steps, seed=steps) for steps in (30, 39, 95, 12, 200)]
+    for track, told in zip(tracks, Storyteller(Captioner(loaded)).told(tracks), strict=True):
+        size = min(len(track), 40)
+        for first, anchor, span in zip(told.first_P, told.anchor_P, told.reported_P2, strict=True):
+            part = Windows((int(first),), size, len(track)).part(track, 0)
+            (mask_T,) = masks_of_anchors(loaded, part, [int(anchor)])
+            inside = np.flatnonzero(mask_T) + first
+            assert abs(inside[0] - span[0]) <= 1 and abs(inside[-1] + 1 - span[1]) <= 1
 
 
 def test_a_summary_is_part_of_what_is_found_and_in_order(captioner: Captioner) -> None:

@@ -16,7 +16,7 @@ from densevid.inference.fused import Fused, TritonFused
 from densevid.inference.reading import candidates, reading_for
 from densevid.inference.word_state import FlatMemory
 
-EVENTS = (10, 186, 2976)  # the best of one video, all of one, all of sixteen
+EVENTS = (10, 186, 640, 2976)  # the best of one video, all of one, the best of 64, all of sixteen
 STEPS, HEADS, CALLS, REPLAYS = 480, 8, 10, 3
 
 
@@ -34,7 +34,7 @@ def reading_lines(events: int, width: int, device: torch.device) -> list[str]:
     few = FlatMemory(memory.layers, memory.log_count_N, memory.first_P[:10], memory.slots_P[:10])
     exact = Fused().attended_flat(query[:10], few, 0).float()
     tried: list[tuple[float, str]] = []
-    for reading in dict.fromkeys((reading_for(events, width), *candidates(events, width))):
+    for reading in dict.fromkeys((reading_for(events), *candidates(events))):
         fused = TritonFused(reading=reading)
         try:
             far = float((fused.attended_flat(query, memory, 0)[:10].float() - exact).abs().max())
@@ -43,7 +43,7 @@ def reading_lines(events: int, width: int, device: torch.device) -> list[str]:
             tried.append((1e9, f"       -        - {reading}: {str(error).splitlines()[0][:80]}"))
             continue
         rate = events * STEPS * width * 2 / seconds / 1e12
-        now = "  (in use)" if reading == reading_for(events, width) else ""
+        now = "  (in use)" if reading == reading_for(events) else ""
         tried.append((seconds, f"{seconds * 1e3:8.4f} {rate:8.2f} {far:8.4f}  {reading}{now}"))
     return [line for _, line in sorted(tried, key=lambda one: -one[0])]
 

@@ -36,7 +36,7 @@ def print_stages(loaded: LoadedModel, tracks: Sequence[FeatureTrack], run: Run) 
         captioner = opened(loaded, replace(run, captured=replays), usual(run))
         for name, choose, at_once in ways(run, captioner):
             captioner.steps_at_once = at_once
-            shown = tracks if at_once > 1 else tracks[: run.single_videos]
+            shown = tracks if at_once != 1 else tracks[: run.single_videos]
             lines += stage_lines(f"{name}, {'replayed' if replays else 'launched'}", captioner, shown, choose)
         lines += [f"  CAPTURING FAILED: {kind}, see the warning above" for kind in captioner.speaker.graphs.failed]
     print(f"{usual(run)} on {device_name(run.device)}, milliseconds a video: host, device, stage")

@@ -1,7 +1,8 @@
 """Time captioning beside a plain dense version in one run, and check that both find and say the same.
 
-By default: the paper's network with seeded random weights, videos of 480 steps, exactly 186 proposals a video, exactly
-20 words a sentence. The plain version takes one video at a time, encodes every proposal over all steps, in float32.
+By default: the paper's network with seeded random weights, with its gated mask and then with the discrete one, videos
+of 480 steps, exactly 186 proposals a video, exactly 20 words a sentence. The plain version takes one video at a time
+and encodes every proposal over all steps, in float32; on a GPU ours is timed in float32 and in bfloat16.
 
 Examples:
   densevid bench inference --videos 64
@@ -31,18 +32,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of `densevid bench inference`."""
     parser.add_argument("--device", default=None, help="cpu, cuda, ... (default: cuda where there is one)")
     parser.add_argument("--videos", type=int, default=None, help="videos together (default: 256 on CUDA, else 2)")
-    parser.add_argument("--plain-videos", type=int, default=1, help="videos for the plain version (1)")
+    parser.add_argument(
+        "--plain-videos", type=int, default=None, help="videos for the plain version (4 on CUDA, else 1)"
+    )
     parser.add_argument("--proposals", type=int, default=186, help="events a video (186)")
     parser.add_argument("--steps", type=int, default=480, help="steps a video (480)")
     parser.add_argument("--words", type=int, default=20, help="words a sentence, forced (20)")
-    parser.add_argument("--mask", choices=("gated", "learned", "discrete"), default="gated", help="(gated)")
+    parser.add_argument(
+        "--mask", choices=("gated", "learned", "discrete"), help="(gated and discrete; gated with one of the 'instead')"
+    )
     parser.add_argument("--floor", type=float, default=0.0, help="inference.mask_floor (0: exact)")
     parser.add_argument("--top", type=int, default=10, help="also caption only so many, the best by score (10)")
     parser.add_argument("--model", type=Path, metavar="DIR", help="a trained model, with its own settings")
     parser.add_argument("--features", type=Path, metavar="STORE", help="real features for it")
     parser.add_argument("--store-run", type=int, metavar="N", help="instead: N generated videos, store to predictions")
     parser.add_argument(
-        "--at-once", type=int, metavar="N", help="videos of full length in a batch (16 on CUDA, else 4)"
+        "--at-once", type=int, metavar="N", help="videos of full length in a batch (16 to 64 on CUDA, else 4)"
     )
     parser.add_argument(
         "--rounds", type=int, default=None, metavar="N", help="the median of so many (3 on CUDA, else 1)"
@@ -71,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
     """Measure and print."""
     import torch
 
-    from densevid.bench.inference import Run, print_figures, print_store_run
+    from densevid.bench.inference import Run, print_figures
     from densevid.bench.inference_subject import Asked, subject
     from densevid.inference.predict import usable_device
 
@@ -85,10 +90,11 @@ def run(args: argparse.Namespace) -> int:
     if args.quick:
         args.proposals, args.steps, args.words = min(args.proposals, 12), min(args.steps, 48), min(args.words, 6)
     videos = args.store_run or args.videos or (256 if device.type == "cuda" else 2)
-    asked = Asked(videos, args.proposals, args.steps, args.words, args.mask, args.floor, args.quick)
+    masks = (args.mask,) if args.mask else ("gated", "discrete") if args.model is None else ("gated",)
+    asked = [Asked(videos, args.proposals, args.steps, args.words, mask, args.floor, args.quick) for mask in masks]
     how = Run(
         device,
-        args.plain_videos,
+        args.plain_videos or (4 if device.type == "cuda" else 1),
         top=args.top,
         at_once=args.at_once,
         kernels=_kernels(args.kernels),
@@ -99,12 +105,14 @@ def run(args: argparse.Namespace) -> int:
         rounds=args.rounds or (3 if device.type == "cuda" else 1),
     )
     if args.store_run:
-        print_store_run(asked, how)
+        from densevid.bench.inference_store import print_store_run
+
+        print_store_run(asked[0], device)
     elif args.stages or args.sweep:
         from densevid.bench.inference_stages import print_stages, print_sweep
 
         work = print_stages if args.stages else print_sweep
-        work(*subject(asked, args.model, args.features), how)
+        work(*subject(asked[0], args.model, args.features), how)
     else:
         print_figures(asked, how, model=args.model, features=args.features, json=args.json)
     return 0

@@ -27,8 +27,8 @@ class ReadTrack:
 class CaptionedVideo:
     """The events of one video as they were found, in order of selection: anchor, score, and interval in steps.
 
-    `log_probability_P` is the mean over a sentence's words; `anchor_P` is -1 where no anchor proposed the event;
-    `first_P` is the first step of the window that it was found in.
+    `log_probability_P` is the mean over a sentence's words; `first_P` is the first step of the window that it was found
+    in; `anchor_P` is a number of the grid over the steps read of that window, -1 where no anchor proposed the event.
     """
 
     clock: Clock

@@ -22,6 +22,7 @@ from torch import Tensor
 from densevid.checkpoint import LoadedModel, load_model
 from densevid.errors import InputError
 from densevid.events import Event
+from densevid.inference.batches import Batches
 from densevid.inference.captioned_video import CaptionedVideo, ReadTrack, deal_out
 from densevid.inference.decoding import Sentences
 from densevid.inference.event_speaker import EventSpeaker, SpeakerLimits
@@ -62,7 +63,7 @@ class _Spoken:
 
 
 class Captioner:
-    """Captions videos with one trained model, `steps_at_once` steps of video in a batch, which bounds memory."""
+    """Captions videos with one trained model; `steps_at_once` steps of video in a batch, at most, bound memory."""
 
     def __init__(
         self,
@@ -81,7 +82,7 @@ class Captioner:
         self.model = loaded.model.to(self.device).eval()
         self.precision = precision or usual_precision(self.device)
         self.ahead = self.device.type == "cuda"
-        self.steps_at_once = steps_at_once or (16 if self.ahead else 4) * self.config.model.window
+        self.steps_at_once = steps_at_once
         half = self.precision != "float32"
         speaking = deepcopy(self.model).to(getattr(torch, self.precision)) if half else self.model
         self.speaker = EventSpeaker(speaking, self.rules, limits or SpeakerLimits.of(self.device))
@@ -119,9 +120,11 @@ class Captioner:
         While a GPU speaks of a batch, the words of the one before become text here, and the next is read.
         """
         waiting: list[_Spoken] = []
+        batches = self._batches()
         try:
-            for reads in self._batches(map(self.read, tracks)):
+            for reads in batches(map(self.read, tracks)):
                 waiting.append(self._spoken(reads, choose, watch))
+                batches.learn(len(reads), len(waiting[-1].columns[0]))
                 if len(waiting) > self.ahead:
                     yield from self._dealt(waiting.pop(0))
         except Exception:  # those before it are finished
@@ -142,7 +145,7 @@ class Captioner:
                 given.append(segments)
                 yield self.read(track)
 
-        for reads in self._batches(tracks()):
+        for reads in self._batches()(tracks()):
             yield from self._segments(reads, [given.pop(0) for _ in reads])
 
     def read(self, track: FeatureTrack | ReadTrack) -> ReadTrack:
@@ -163,26 +166,11 @@ class Captioner:
 
     @property
     def videos_at_once(self) -> int:
-        """How many videos of full length make a batch."""
-        return max(1, self.steps_at_once // self.config.model.window)
+        """How many videos of full length make a batch, at least."""
+        return max(1, self._batches().steps // self.config.model.window)
 
-    def _batches(self, reads: Iterable[ReadTrack]) -> Iterator[list[ReadTrack]]:
-        """As many videos as have `steps_at_once` steps together, padded to the longest, at least one."""
-        batch: list[ReadTrack] = []
-        longest = 0
-        try:
-            for read in reads:
-                longest = max(longest, len(read.values_TF))
-                if batch and longest * (len(batch) + 1) > self.steps_at_once:
-                    yield batch
-                    batch, longest = [], len(read.values_TF)
-                batch.append(read)
-        except Exception:  # what is wrong with a video is no reason to lose those before it
-            if batch:
-                yield batch
-            raise
-        if batch:
-            yield batch
+    def _batches(self) -> Batches:
+        return Batches(self.config.model.window, on_gpu=self.ahead, steps=self.steps_at_once)
 
     @torch.inference_mode()
     def _spoken(self, reads: list[ReadTrack], choose: Choose | None, watch: Watch = unwatched) -> _Spoken:

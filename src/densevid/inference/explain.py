@@ -104,6 +104,8 @@ def masks_of_anchors(loaded: LoadedModel, track: FeatureTrack, anchors: Sequence
     model, rules = loaded.model.eval(), rules_of(loaded.config)
     steps = min(len(track), loaded.config.model.window)
     _, proposals = _proposed(loaded, track, steps)
+    if not len(proposals.anchors_A2):
+        return np.ones((len(anchors), steps))
     anchor_P = torch.tensor(anchors, dtype=torch.long, device=proposals.logits_BA.device)
     picked = proposals.pick(torch.zeros_like(anchor_P), anchor_P.clamp(min=0))
     limit_P = torch.full_like(picked.logits_P, rules.end(steps, track.clock.seconds_per_step))

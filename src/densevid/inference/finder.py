@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from densevid.inference.anchor_numbers import AnchorNumbers, Counting
 from densevid.inference.borders import at_changes
 from densevid.inference.captured import Graphs
 from densevid.inference.folded_heads import FoldedHeads, proposer
@@ -32,14 +33,15 @@ REPLAYED_MULTIPLE = 32  # of steps, so that few lengths are captured
 class Found:
     """Videos that were encoded together, what was proposed in them, and what was selected of it.
 
-    `padded` says whether any is shorter than the others; what has `stays` lies where all of these sizes do.
+    The selection calls anchors by the numbers of their video's own grid; `numbers` is None where no video is padded and
+    those of the proposals are the same. What has `stays` lies where all of these sizes do.
     """
 
     video: EncodedVideo
     lengths: Lengths
     proposals: Proposals
     glance: Glance
-    padded: bool
+    numbers: AnchorNumbers | None
     stays: tuple[int, ...] | None = None
 
 
@@ -49,6 +51,7 @@ class Finder:
     def __init__(self, model: MaskedTransformer, rules: PaperRules, graphs: Graphs, *, folded: bool) -> None:
         self.model, self.rules, self.graphs = model, rules, graphs
         self.propose: Callable[[Tensor], Proposals] = proposer(model.proposal_decoder, folded=folded)
+        self.counting = Counting(model.proposal_decoder.grid, model.device)
         self.stages = Stages()
         self.looks = model.device.type != "cuda" or not has_triton()
         fixed = isinstance(self.propose, FoldedHeads) and not isinstance(model.encoder, BiLSTMEncoder)
@@ -64,7 +67,7 @@ class Finder:
         found = self._found(uploaded)
         selection = found.glance.selection.copied() if self.replays else found.glance.selection
         if not self.looks and not bool(found.glance.enough_1):
-            selection = self._filled(self.rules.select(found.proposals, found.lengths), found.lengths)
+            selection = self._filled(self.rules.select(found.proposals, found.lengths), found.lengths, found.numbers)
         return found, selection
 
     def encode(self, uploaded: Uploaded) -> EncodedVideo:
@@ -97,11 +100,14 @@ class Finder:
             proposals = at_changes(proposals, uploaded.features_BTF, lengths.steps_B, reach)
         with self.stages("select"):
             glance = self.rules.glance(proposals, lengths, looks=self.looks)
-            glance = replace(glance, selection=self._filled(glance.selection, lengths))
-        return Found(video, lengths, proposals, glance, uploaded.padded)
+            numbers = self.counting(proposals.steps, lengths.read_B) if uploaded.padded else None
+            glance = replace(glance, selection=self._filled(glance.selection, lengths, numbers))
+        return Found(video, lengths, proposals, glance, numbers)
 
-    def _filled(self, selection: Selection, lengths: Lengths) -> Selection:
-        return selection.at_least_one(lengths, self.rules.config.inference.score_threshold)
+    def _filled(self, selection: Selection, lengths: Lengths, numbers: AnchorNumbers | None) -> Selection:
+        """With at least one event a video, and anchors called by its own numbers."""
+        filled = selection.at_least_one(lengths, self.rules.config.inference.score_threshold)
+        return filled if numbers is None else replace(filled, anchor_BK=numbers.own(filled.anchor_BK))
 
 
 def event_masks(model: MaskedTransformer, found: Found, video_P: Tensor, anchor_P: Tensor) -> Tensor:
@@ -111,6 +117,8 @@ def event_masks(model: MaskedTransformer, found: Found, video_P: Tensor, anchor_
     if not len(proposals.anchors_A2):
         return valid_BT[video_P].float()
     limit_P = found.lengths.limit_B[video_P].to(proposals.offsets_BA2.dtype)
+    if found.numbers is not None:
+        anchor_P = found.numbers.shared(video_P, anchor_P)
     picked = proposals.pick(video_P, anchor_P.clamp(min=0))
     mask_PT = model.event_mask(picked, proposals.steps, limit_P).mask_PT
     return torch.where(whole_P1, valid_BT[video_P].to(mask_PT.dtype), mask_PT)

@@ -164,15 +164,15 @@ class TritonFused(Fused):
     def attended_flat(self, query_PHD: Tensor, memory: FlatMemory, index: int) -> Tensor:
         """See `Fused`; an event is read once, for its logits and for its weighted sum."""
         events, heads, width = query_PHD.shape
-        reading, kernels = self.reading or reading_for(events, width), self.word_kernels
-        chunks, splits, out = reading.chunks, reading.splits, query_PHD.new_empty(events, heads, width)
+        reading, kernels = self.reading or reading_for(events), self.word_kernels
+        splits, out = reading.splits, query_PHD.new_empty(events, heads, width)
         parts = out.new_empty((0,) if splits == 1 else (events, splits, heads, width), dtype=torch.float32)
         states = out.new_empty((0,) if splits == 1 else (events, splits, heads, 2), dtype=torch.float32)
-        (kernels.attend if chunks == 1 else kernels.attend_by_chunks)[(events, splits)](
+        (kernels.attend_from_left if reading.from_left else kernels.attend)[(events, splits)](
             query_PHD, memory.layers[index], memory.log_count_N, memory.first_P, memory.slots_P, out, parts, states,
             query_PHD.stride(0), query_PHD.stride(1), heads,
-            D=width, CHUNK=_power_of_two(width) // chunks, CHUNKS=chunks, ROWS=ROWS, BLOCK_S=reading.block,
-            SPLITS=splits, num_warps=reading.warps, num_stages=reading.stages,
+            D=width, BLOCK_D=_power_of_two(width), ROWS=ROWS, BLOCK_S=reading.block, SPLITS=splits,
+            num_warps=reading.warps, num_stages=reading.stages,
         )  # fmt: skip
         if splits > 1:
             kernels.combine[(events, heads)](

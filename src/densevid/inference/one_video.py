@@ -52,7 +52,7 @@ class OneVideo:
         rules, videos = self.speaker.rules, len(found.video.memory.valid_BT)
         most = min(flat.most, self.speaker.limits.encoded)
         dense = rules.config.model.mask != "discrete" and rules.mask_floor == 0
-        alone = self.finder.replays and videos == 1 and not found.padded
+        alone = self.finder.replays and videos == 1 and found.numbers is None
         fits = 0 < rounded(max(1, events)) * found.proposals.steps <= most
         return dense and alone and events > 0 and fits and isinstance(self.speaker.encode, EventEncoder)
 

@@ -52,6 +52,7 @@ class Lengths:
 class Selection:
     """The chosen anchors of every video, best first, with their score and the interval to report, in steps.
 
+    As `Finder` hands it out, anchors are numbers of each video's own grid, in whatever batch it was.
     Videos have different numbers of them: only where `kept_BK` is true does a place count. Whoever chooses among the
     events of a selection clears places of `kept_BK`, on the device, for all videos together.
     """

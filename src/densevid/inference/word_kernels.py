@@ -15,8 +15,7 @@ import triton.language as tl
 @triton.jit
 def attend(
     query, memory, log_count, first_row, slots, out, seen_part, state_part, query_event, query_head, HEADS,
-    D: tl.constexpr, CHUNK: tl.constexpr, CHUNKS: tl.constexpr, ROWS: tl.constexpr,
-    BLOCK_S: tl.constexpr, SPLITS: tl.constexpr,
+    D: tl.constexpr, BLOCK_D: tl.constexpr, ROWS: tl.constexpr, BLOCK_S: tl.constexpr, SPLITS: tl.constexpr,
 ):  # fmt: skip
     """Softmax(query memory^T + log count) memory of one event, or of a part of its slots, for all heads.
 
@@ -27,22 +26,22 @@ def attend(
     row, many = tl.load(first_row + event).to(tl.int64), tl.load(slots + event)
     part = tl.cdiv(tl.cdiv(many, SPLITS), BLOCK_S) * BLOCK_S
     last = tl.minimum(many, (split + 1) * part)
-    head, channel = tl.arange(0, ROWS), tl.arange(0, CHUNK)
+    head, channel = tl.arange(0, ROWS), tl.arange(0, BLOCK_D)
     own = (head < HEADS)[:, None] & (channel < D)[None, :]
     asked = tl.load(query + event * query_event + head[:, None] * query_head + channel[None, :], mask=own, other=0.0)
     highest = tl.full((ROWS,), -float("inf"), tl.float32)
     weights = tl.zeros((ROWS,), tl.float32)
-    seen = tl.zeros((ROWS, CHUNK), tl.float32)
+    seen = tl.zeros((ROWS, BLOCK_D), tl.float32)
     for first in range(split * part, last, BLOCK_S):
         slot = first + tl.arange(0, BLOCK_S)
         there = slot < last
         wanted = there[:, None]
-        if CHUNK != D:
+        if BLOCK_D != D:
             wanted = wanted & (channel < D)[None, :]
         tile = tl.load(memory + (row + slot)[:, None] * D + channel[None, :], mask=wanted, other=0.0)
         logits = tl.dot(asked, tl.trans(tile))
         logits += tl.load(log_count + row + slot, mask=there, other=-float("inf"))[None, :]
-        highest, weights, weight, fade = _weighed(logits, highest, weights)
+        highest, weights, weight, fade = _weighed(logits, highest, weights, 1)
         seen = tl.dot(weight.to(tile.dtype), tile, seen * fade[:, None])
     if SPLITS == 1:
         target = out + (event * HEADS + head)[:, None] * D + channel[None, :]
@@ -55,54 +54,53 @@ def attend(
 
 
 @triton.jit
-def attend_by_chunks(
+def attend_from_left(
     query, memory, log_count, first_row, slots, out, seen_part, state_part, query_event, query_head, HEADS,
-    D: tl.constexpr, CHUNK: tl.constexpr, CHUNKS: tl.constexpr, ROWS: tl.constexpr,
-    BLOCK_S: tl.constexpr, SPLITS: tl.constexpr,
+    D: tl.constexpr, BLOCK_D: tl.constexpr, ROWS: tl.constexpr, BLOCK_S: tl.constexpr, SPLITS: tl.constexpr,
 ):  # fmt: skip
-    """`attend` where channels stand in chunks, one a warp: D = CHUNKS x CHUNK.
+    """`attend` where a tile is the left operand of both products, which shares it out among the warps by its rows.
 
-    Each warp multiplies its own chunk, the logits are the sum over chunks, and no warp needs another's part of a tile.
+    In `attend` all warps need the whole query, and fetch it for every tile.
     """
     event, split = tl.program_id(0).to(tl.int64), tl.program_id(1)
     row, many = tl.load(first_row + event).to(tl.int64), tl.load(slots + event)
     part = tl.cdiv(tl.cdiv(many, SPLITS), BLOCK_S) * BLOCK_S
     last = tl.minimum(many, (split + 1) * part)
-    head = tl.arange(0, ROWS)
-    channel = tl.arange(0, CHUNKS)[:, None, None] * CHUNK + tl.arange(0, CHUNK)[None, None, :]
-    own = (head < HEADS)[None, :, None] & (channel < D)
-    asked = tl.load(query + event * query_event + head[None, :, None] * query_head + channel, mask=own, other=0.0)
+    head, channel = tl.arange(0, ROWS), tl.arange(0, BLOCK_D)
+    own = (head < HEADS)[None, :] & (channel < D)[:, None]
+    asked = tl.load(query + event * query_event + head[None, :] * query_head + channel[:, None], mask=own, other=0.0)
     highest = tl.full((ROWS,), -float("inf"), tl.float32)
     weights = tl.zeros((ROWS,), tl.float32)
-    seen = tl.zeros((CHUNKS, ROWS, CHUNK), tl.float32)
+    seen = tl.zeros((BLOCK_D, ROWS), tl.float32)
     for first in range(split * part, last, BLOCK_S):
         slot = first + tl.arange(0, BLOCK_S)
         there = slot < last
-        rows = memory + (row + slot)[None, :, None] * D + channel
-        tile = tl.load(rows, mask=there[None, :, None] & (channel < D), other=0.0)
-        logits = tl.sum(tl.dot(asked, tl.permute(tile, (0, 2, 1))), axis=0)
-        logits += tl.load(log_count + row + slot, mask=there, other=-float("inf"))[None, :]
-        highest, weights, weight, fade = _weighed(logits, highest, weights)
-        shared = tl.broadcast_to(weight.to(tile.dtype)[None, :, :], (CHUNKS, ROWS, BLOCK_S))
-        seen = tl.dot(shared, tile, seen * fade[None, :, None])
+        wanted = there[:, None]
+        if BLOCK_D != D:
+            wanted = wanted & (channel < D)[None, :]
+        tile = tl.load(memory + (row + slot)[:, None] * D + channel[None, :], mask=wanted, other=0.0)
+        logits = tl.dot(tile, asked)
+        logits += tl.load(log_count + row + slot, mask=there, other=-float("inf"))[:, None]
+        highest, weights, weight, fade = _weighed(logits, highest, weights, 0)
+        seen = tl.dot(tl.trans(tile), weight.to(tile.dtype), seen * fade[None, :])
     if SPLITS == 1:
-        target = out + (event * HEADS + head)[None, :, None] * D + channel
-        tl.store(target, (seen / weights[None, :, None]).to(out.dtype.element_ty), mask=own)
+        target = out + (event * HEADS + head)[None, :] * D + channel[:, None]
+        tl.store(target, (seen / weights[None, :]).to(out.dtype.element_ty), mask=own)
     else:
         place = (event * SPLITS + split) * HEADS + head
-        tl.store(seen_part + place[None, :, None] * D + channel, seen, mask=own)
+        tl.store(seen_part + place[None, :] * D + channel[:, None], seen, mask=own)
         tl.store(state_part + place * 2, highest, mask=head < HEADS)
         tl.store(state_part + place * 2 + 1, weights, mask=head < HEADS)
 
 
 @triton.jit
-def _weighed(logits, highest, weights):
+def _weighed(logits, highest, weights, AXIS: tl.constexpr):
     """The maximum and the sum with a tile more, the weights of the tile, and what those before it shrink by."""
-    higher = tl.maximum(highest, tl.max(logits, axis=1))
+    higher = tl.maximum(highest, tl.max(logits, axis=AXIS))
     base = tl.where(higher == -float("inf"), 0.0, higher)
     fade = tl.exp(highest - base)
-    weight = tl.exp(logits - base[:, None])
-    return higher, weights * fade + tl.sum(weight, axis=1), weight, fade
+    weight = tl.exp(logits - tl.expand_dims(base, AXIS))
+    return higher, weights * fade + tl.sum(weight, axis=AXIS), weight, fade
 
 
 @triton.jit

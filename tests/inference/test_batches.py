@@ -1,0 +1,59 @@
+"""How many videos share a batch follows from how many events they have; every video is in one batch, in order."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from densevid.inference.batches import Batches
+from densevid.inference.captioned_video import ReadTrack
+from densevid.inference.captioner import Captioner
+from densevid.inference.selection import best
+from densevid.tracks import Clock
+from random_models import random_model, random_track
+
+CLOCK = Clock.uniform(0.5)
+
+
+def video(steps: int) -> ReadTrack:
+    return ReadTrack(np.zeros((steps, 1), dtype=np.float32), CLOCK)
+
+
+@pytest.mark.parametrize(("events", "videos"), [(186, 16), (500, 16), (100, 30), (10, 64), (0, 64)])
+def test_few_events_a_video_make_many_videos_a_batch(events: int, videos: int) -> None:
+    batches, sizes = Batches(10, on_gpu=True), []
+    for batch in batches(video(10) for _ in range(200)):
+        sizes.append(len(batch))
+        batches.learn(len(batch), events * len(batch))
+    assert sizes[:2] == [16, videos] and sum(sizes) == 200 and set(sizes[1:-1]) == {videos}
+
+
+@pytest.mark.parametrize(("on_gpu", "steps", "videos"), [(False, None, 4), (True, 50, 5)])
+def test_what_bounds_memory_stays(on_gpu: bool, steps: int | None, videos: int) -> None:
+    batches = Batches(10, on_gpu=on_gpu, steps=steps)
+    for batch in batches(video(10) for _ in range(20)):
+        assert len(batch) == videos
+        batches.learn(len(batch), 0)
+
+
+@given(lengths=st.lists(st.integers(1, 30), max_size=40), steps=st.integers(1, 99))
+def test_every_video_is_in_one_batch_that_fits(lengths: list[int], steps: int) -> None:
+    found = list(Batches(30, on_gpu=True, steps=steps)(map(video, lengths)))
+    assert [len(read.values_TF) for batch in found for read in batch] == lengths
+    for batch in found:
+        assert len(batch) == 1 or len(batch) * max(len(read.values_TF) for read in batch) <= steps
+
+
+def test_a_captioner_learns_from_what_was_chosen() -> None:
+    captioner, tracks = Captioner(random_model()), [random_track(40, seed) for seed in range(90)]
+    captioner.ahead = True  # as on a GPU
+    sizes: list[int] = []
+
+    def one(selection):  # type: ignore[no-untyped-def]
+        sizes.append(len(selection.kept_BK))
+        return best(selection, 1)
+
+    assert [len(video.sentences) for video in captioner.captioned(tracks, choose=one)] == [1] * 90
+    assert sizes == [16, 64, 10]
