@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import torch
 
 from densevid.bench.inference_figures import dense_flop
 from densevid.bench.inference_subject import Asked, generated_store, random_model
+from densevid.checkpoint import save_model
 from densevid.cli import main
 from densevid.config import load_config
 from densevid.data.feature_layouts import open_features
@@ -50,6 +52,23 @@ def test_a_coarser_precision_is_held_to_the_plain_version(tmp_path: Path) -> Non
     for figure in json.loads(figures.read_text())["figures"][1:]:
         assert figure["name"].startswith("bfloat16") and figure["same_intervals"] == 1
         assert 0 < figure["same_sentences"] <= 1
+
+
+def test_a_trained_model_with_a_beam_is_compared_on_all_its_videos(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = random_model(Asked(3, 5, 48, 4, "gated", quick=True))
+    loaded = replace(made, config=made.config.with_settings(["inference.beam=3", "inference.border_reach=0.25"]))
+    save_model(tmp_path / "model", loaded, {})
+    files = ["--model", str(tmp_path / "model"), "--features", str(generated_store(tmp_path, loaded.config, 3))]
+    flags = [*files, "--device", "cpu", "--videos", "3", "--json", str(tmp_path / "figures.json")]
+    assert main(["bench", "inference", *flags]) == 0
+    plain, single, together, *_ = json.loads((tmp_path / "figures.json").read_text())["figures"]
+    for figure in (single, together):
+        assert figure["same_intervals"] == figure["same_sentences"] == 1
+        of_time = plain["milliseconds"] / figure["milliseconds"]
+        assert figure["times_plain"] == pytest.approx(of_time)
+        assert figure["teraflops"] / plain["teraflops"] == pytest.approx(of_time)  # the same videos
 
 
 def test_a_store_becomes_a_predictions_file(capsys: pytest.CaptureFixture[str]) -> None:

@@ -68,6 +68,8 @@ def print_figures(
 
 def measure(loaded: LoadedModel, tracks: Sequence[FeatureTrack], run: Run) -> list[Figure]:
     """The plain version on some videos, then ours in each precision: single, together, and the best few alone."""
+    if len({len(track) for track in tracks}) > 1:  # a ratio needs the same videos, or videos that are alike
+        run = replace(run, plain_videos=len(tracks), single_videos=len(tracks))
     plain = PlainCaptioner(loaded, device=run.device)
     held = tracks[: run.plain_videos]
     plain.caption(tracks[-1]) if run.device.type == "cuda" else None

@@ -84,9 +84,10 @@ def _events(asked: Asked) -> tuple[str, ...]:
 
 
 def trained_model(folder: Path, asked: Asked) -> LoadedModel:
-    """A model of its own settings, but for the floor."""
+    """A model of its own settings, but for the floor, and words chosen greedily, as the plain version does."""
     loaded = load_model(folder)
-    return replace(loaded, config=loaded.config.with_settings([f"inference.mask_floor={asked.floor}"]))
+    settings = [f"inference.mask_floor={asked.floor}", "inference.beam=1", "inference.no_repeat=0"]
+    return replace(loaded, config=loaded.config.with_settings(settings))
 
 
 def random_tracks(config: Config, count: int, steps: int) -> list[FeatureTrack]:

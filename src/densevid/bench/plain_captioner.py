@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -44,7 +45,7 @@ class PlainCaptioner:
     def caption(self, track: FeatureTrack) -> PlainEvents:
         """Find and caption the events of one video."""
         with float32_products(exact=True):
-            values_TF = torch.as_tensor(track.values[: self.config.model.window], dtype=torch.float32)
+            values_TF = torch.from_numpy(track.values[: self.config.model.window].astype(np.float32))
             features_1TF = values_TF[None].to(self.device)
             valid_1T = torch.ones(features_1TF.shape[:2], dtype=torch.bool, device=self.device)
             video = self.model.encode(features_1TF, valid_1T)

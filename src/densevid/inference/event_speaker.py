@@ -49,7 +49,7 @@ class SpeakerLimits:
     def of(cls, device: torch.device) -> SpeakerLimits:
         """What suits a device: large batches for a GPU, cache-sized ones for a CPU."""
         if device.type != "cuda":
-            return cls(1 << 12, 1 << 16)
+            return cls(1 << 12, 1 << 16, 1 << 6)
         large = torch.cuda.get_device_properties(device).total_memory > LARGE_MEMORY
         return cls(1 << 17, 1 << 20, 1 << 13, 16) if large else cls(1 << 15, 1 << 18, 1 << 12, 16)
 
