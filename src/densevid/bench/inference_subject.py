@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -28,6 +30,7 @@ SMALL = (
 )
 SHORTEST_SECONDS, LONGEST_SECONDS = 20, 235  # of ActivityNet's videos
 POOL_STEPS = 2048
+MOST_WRITERS = 8
 
 
 @dataclass(frozen=True)
@@ -110,15 +113,22 @@ def stored_tracks(path: Path, config: Config, count: int) -> list[FeatureTrack]:
 
 def generated_store(folder: Path, config: Config, videos: int) -> Path:
     """Videos of ActivityNet's lengths; their features are stretches of one pool of random numbers."""
-    width, random = sum(config.features.widths), np.random.default_rng(2)
     streams = tuple(zip(config.features.streams, config.features.widths, strict=True))
     clock = Clock.uniform(config.features.seconds_per_step)
-    pool = random.standard_normal((POOL_STEPS, width), dtype=np.float32).astype(np.float16)
+    width = sum(config.features.widths)
+    pool = np.random.default_rng(2).standard_normal((POOL_STEPS, width), dtype=np.float32).astype(np.float16)
     store = FeatureStore.create(folder / "store", streams)
-    with store.writer(commit_every=256) as writer:
-        for number in range(videos):
-            seconds = random.uniform(SHORTEST_SECONDS, LONGEST_SECONDS)
-            steps = min(int(seconds / clock.seconds_per_step), POOL_STEPS // 2)
-            first = int(random.integers(POOL_STEPS - steps))
-            writer.add(f"v_{number:05d}", FeatureTrack(pool[first : first + steps], clock, streams, None, seconds))
+    writers = min(MOST_WRITERS, os.cpu_count() or 1)
+
+    def write(part: int) -> None:
+        with store.writer(commit_every=256) as writer:
+            for number in range(part, videos, writers):
+                random = np.random.default_rng((2, number))
+                seconds = random.uniform(SHORTEST_SECONDS, LONGEST_SECONDS)
+                steps = min(int(seconds / clock.seconds_per_step), POOL_STEPS // 2)
+                first = int(random.integers(POOL_STEPS - steps))
+                writer.add(f"v_{number:05d}", FeatureTrack(pool[first : first + steps], clock, streams, None, seconds))
+
+    with ThreadPoolExecutor(writers) as threads:
+        list(threads.map(write, range(writers)))
     return folder / "store"
