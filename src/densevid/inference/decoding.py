@@ -17,7 +17,7 @@ from densevid.inference.fused import has_triton
 
 NEVER_SAID = INIT + 1  # <unk>, <pad>, <init>
 WORDS_BETWEEN_LOOKS = 5
-WORTH_LEAVING = 3 / 4  # of the events are left: fewer rows save more than choosing them costs
+WORTH_LEAVING = 3 / 4  # of the events are left: fewer rows, at the cost of choosing them
 
 
 class State(Protocol):
