@@ -36,16 +36,18 @@ def explanation_figures(explanation: Explanation) -> tuple[Figure, ...]:
     """All that can be drawn of one explanation; nothing where there is no proposal."""
     told = [proposal for proposal in explanation.confident if proposal.words]
     figures = [masks_figure(explanation)] if explanation.proposals else []
-    figures += [attention_figure(told[0], explanation.edges), entropy_figure(explanation)] if told else []
+    figures += [attention_figure(told[0]), entropy_figure(explanation)] if told else []
     return tuple(figures)
 
 
 def masks_figure(explanation: Explanation) -> Figure:
     """Window, differentiable mask and final mask of sure and unsure proposals, one below the other."""
     proposals = explanation.proposals
-    drawing, axes = _drawing(8.0, 1.25 * len(proposals) + 0.5, rows=len(proposals))
+    together = all(np.array_equal(proposal.edges, proposals[0].edges) for proposal in proposals)
+    height = 1.25 if together else 1.45  # each with times of its own
+    drawing, axes = _drawing(8.0, height * len(proposals) + 0.5, rows=len(proposals), sharex=together)
     for axis, proposal in zip(axes[:, 0], proposals, strict=True):
-        _draw_mask(axis, proposal, explanation.edges)
+        _draw_mask(axis, proposal)
     axes[0, 0].legend(loc="upper right", ncols=3, frameon=False, fontsize=8)
     axes[-1, 0].set_xlabel("seconds")
     surest, least = proposals[0].event.score, proposals[-1].event.score
@@ -54,16 +56,17 @@ def masks_figure(explanation: Explanation) -> Figure:
         f"(scores {surest:.2f} to {least:.2f}): the surer the proposal, the more the final mask is its window; "
         "the less sure, the more it is the learned mask."
     )
+    description += "" if together else " Each over the stretch of the video that the model read at once to find it."
     return _finished(drawing, "Event masks.", description)
 
 
-def attention_figure(proposal: ExplainedProposal, edges: npt.NDArray[np.float64]) -> Figure:
+def attention_figure(proposal: ExplainedProposal) -> Figure:
     """Where each word looked, a picture per layer, averaged over heads; dashed: the borders of the event."""
     layers = len(proposal.attention_LHWT)
     drawing, axes = _drawing(4.2 * layers + 0.8, 0.26 * len(proposal.words) + 1.2, columns=layers)
     for layer, axis in enumerate(axes[0]):
         mean_WT = proposal.attention_LHWT[layer].mean(axis=0)
-        axis.pcolormesh(edges, np.arange(len(mean_WT) + 1), mean_WT, cmap="magma", vmin=0, rasterized=True)
+        axis.pcolormesh(proposal.edges, np.arange(len(mean_WT) + 1), mean_WT, cmap="magma", vmin=0, rasterized=True)
         axis.invert_yaxis()
         for border in (proposal.event.start, proposal.event.end):
             axis.axvline(border, color="white", linestyle="--", linewidth=0.9)
@@ -81,7 +84,7 @@ def attention_figure(proposal: ExplainedProposal, edges: npt.NDArray[np.float64]
 def entropy_figure(explanation: Explanation) -> Figure:
     """Entropy of the cross-attention per layer, beside the most it could be: attention to all steps alike."""
     entropy_L = explanation.entropy_L
-    most = float(np.log(len(explanation.edges) - 1))
+    most = float(np.log(len(explanation.proposals[0].edges) - 1))
     drawing, axes = _drawing(4.6, 3.0)
     axis = axes[0, 0]
     layers = np.arange(1, len(entropy_L) + 1)
@@ -155,7 +158,8 @@ def write_figures(figures: Iterable[tuple[str, Figure]], folder: Path | str) -> 
     return written
 
 
-def _draw_mask(axis: Any, proposal: ExplainedProposal, edges: npt.NDArray[np.float64]) -> None:
+def _draw_mask(axis: Any, proposal: ExplainedProposal) -> None:
+    edges = proposal.edges
     axis.stairs(proposal.window_T, edges, fill=True, color=COLOURS[0], alpha=0.16, label="window of the proposal")
     if proposal.learned_T is not None:
         axis.stairs(proposal.learned_T, edges, color=COLOURS[2], linewidth=1.1, label="learned mask")
@@ -187,14 +191,14 @@ def _short(text: str, most: int = LONGEST_LABEL) -> str:
     return text if len(text) <= most else text[: max(0, most - 1)].rstrip() + "…" if most > 3 else ""
 
 
-def _drawing(width: float, height: float, *, rows: int = 1, columns: int = 1) -> tuple[Any, Any]:
+def _drawing(width: float, height: float, *, rows: int = 1, columns: int = 1, sharex: bool = False) -> tuple[Any, Any]:
     """An empty drawing with its axes, rows x columns; no global state, so that a server may draw in threads."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure as Drawing
 
     drawing = Drawing(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(drawing)
-    return drawing, drawing.subplots(rows, columns, squeeze=False, sharex=rows > 1)
+    return drawing, drawing.subplots(rows, columns, squeeze=False, sharex=sharex)
 
 
 def _finished(drawing: Any, title: str, description: str) -> Figure:
