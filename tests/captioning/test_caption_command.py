@@ -16,8 +16,13 @@ import numpy as np
 import pytest
 
 import densevid
-from densevid.captioning.chosen_events import Choice
-from densevid.captioning.video_captions import VideoCaptions
+from densevid.captioning.cache import Cache
+from densevid.captioning.chosen_events import Choice, ChosenEvents
+from densevid.captioning.installed_models import find_model
+from densevid.captioning.outputs import Target
+from densevid.captioning.timeline_document import timeline_document
+from densevid.captioning.video_captioner import VideoCaptioner
+from densevid.captioning.video_captions import FoundEvents, VideoCaptions
 from densevid.cli import main
 from densevid.data.extraction import extract_many
 from densevid.events import read_events
@@ -282,6 +287,19 @@ def test_masks_of_a_long_video_lie_in_the_window_of_each_event(tmp_path) -> None
     for event, mask in zip(captions.events, captions.masks, strict=True):
         assert mask.end - mask.start == pytest.approx(20.0, abs=0.5)
         assert mask.start - 0.01 <= event.start < event.end <= mask.end + 0.01
+
+
+def test_of_very_many_events_the_surest_have_masks_and_pictures(video, monkeypatch) -> None:
+    monkeypatch.setattr("densevid.captioning.chosen_events.MOST_MASKS", 3)
+    monkeypatch.setattr("densevid.captioning.timeline_document.MOST_THUMBNAILS", 4)
+    captions = VideoCaptioner(find_model(), cache=Cache(None)).caption_file(video, "clip", Choice(dense=True))
+    ranked = sorted(captions.events, key=lambda event: -event.score)
+    masked = {event for event, mask in zip(captions.events, captions.masks, strict=True) if mask}
+    assert len(ranked) > 4 and masked == set(ranked[:3])
+    shown = timeline_document(captions, Target(video.with_suffix(""))).events
+    assert {each.event for each in shown if each.thumbnail} == set(ranked[:4])
+    kept = FoundEvents(1.0, None, ChosenEvents(captions.events, captions.masks))
+    assert FoundEvents.of(json.loads(json.dumps(kept.as_plain()))) == kept
 
 
 def check_masks(captions: VideoCaptions) -> None:

@@ -16,7 +16,7 @@ MOST_THUMBNAILS = 100  # a dense list has hundreds of events, and their pictures
 
 def timeline_document(captioned: VideoCaptions, target: Target) -> TimelineDocument:
     """What the page at `target` shows."""
-    masks = captioned.masks or (None,) * len(captioned.events)
+    masks = captioned.masks or (None,) * len(captioned.events)  # of given spans there are none
     predicted = (replace(_shown(event), mask=mask) for event, mask in zip(captioned.events, masks, strict=True))
     events = _with_thumbnails(captioned, (*references(target.references), *predicted))
     warning = f"; {captioned.warning}" if captioned.warning else ""
@@ -58,10 +58,13 @@ def _video(captioned: VideoCaptions, target: Target) -> ShownVideo | None:
 
 
 def _with_thumbnails(captioned: VideoCaptions, events: tuple[ShownEvent, ...]) -> tuple[ShownEvent, ...]:
-    """The same with a picture each, of the middle of the event."""
-    if captioned.file is None or len(events) > MOST_THUMBNAILS:
+    """The same with a picture each, of the middle of the event; of very many the references and surest have one."""
+    if captioned.file is None:
         return events
     from densevid.export.thumbnails import thumbnails
 
-    pictures = thumbnails(captioned.file, [(shown.event.start + shown.event.end) / 2 for shown in events])
-    return tuple(replace(shown, thumbnail=picture) for shown, picture in zip(events, pictures, strict=True))
+    order = sorted(range(len(events)), key=lambda place: (not events[place].reference, -events[place].confidence))
+    pictured = order[:MOST_THUMBNAILS]
+    middles = [(events[place].event.start + events[place].event.end) / 2 for place in pictured]
+    pictures = dict(zip(pictured, thumbnails(captioned.file, middles), strict=True))
+    return tuple(replace(shown, thumbnail=pictures.get(place)) for place, shown in enumerate(events))
