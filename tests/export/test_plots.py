@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import cv2
@@ -100,6 +101,23 @@ def test_a_timeline_is_drawn_in_the_colours_of_its_references(tmp_path: Path) ->
     blue, orange = ((np.abs(drawn - colour).sum(axis=1) < 12).sum() for colour in ((63, 127, 208), (208, 122, 45)))
     assert blue > 100 and orange == 0, "the first colour twice, the second once, the third not at all"
     assert timeline_figure(TimelineDocument("title", 5)).description == "No event."
+
+
+def test_words_get_stronger_colours_where_they_look_more_and_many_layers_stand_in_rows(explanation) -> None:
+    """White is nothing, so that a page in the dark may invert it."""
+    one = explanation.confident[0]
+    attention = np.zeros_like(one.attention_LHWT)
+    attention[..., 5] = 1
+    pixels = picture(attention_figure(replace(one, attention_LHWT=attention)))
+    white, dark = (pixels.min(axis=2) > 250).mean(), (pixels.max(axis=2) < 130).mean()
+    assert white > 0.8 and 0.005 < dark < 0.1
+    six = picture(attention_figure(replace(one, attention_LHWT=attention[[0] * 6])))
+    assert six.shape[1] == pixels.shape[1] and six.shape[0] > 2.5 * pixels.shape[0]
+
+
+def test_figures_have_names_for_their_files(explanation: Explanation, document: TimelineDocument) -> None:
+    figures = (*explanation_figures(explanation), timeline_figure(document), recall_figure([], []))
+    assert [figure.name for figure in figures] == ["masks", "words", "entropy", "timeline", "recall"]
 
 
 def test_masks_found_in_different_windows_have_times_of_their_own() -> None:

@@ -68,9 +68,9 @@ def _figures(figures: tuple[Figure, ...]) -> str:
 
 
 def _figure(figure: Figure) -> str:
-    description = escaped(figure.description)
+    description, source = escaped(figure.description), data_address("image/png", figure.png)
     return (
-        f'<figure><div class="picture"><img loading="lazy" alt="" src="{data_address("image/png", figure.png)}"></div>'
+        f'<figure><div class="picture"><img loading="lazy" alt="" width="{figure.width}" src="{source}"></div>'
         f"<figcaption><strong>{escaped(figure.title)}</strong> {description}</figcaption></figure>"
     )
 
