@@ -258,6 +258,21 @@ def test_embed_puts_the_video_into_the_page(video) -> None:
     assert (video.parent / "clip.densevid.html").stat().st_size > video.stat().st_size
 
 
+def test_a_video_that_not_every_browser_plays_is_told_with_what_to_do(clip, tmp_path, capsys) -> None:
+    old = make_video(tmp_path / "old <b>.avi", constant(4.0), codec="mpeg4")
+    assert main(["caption", str(old)]) == 0
+    assert "Not every browser plays old <b>.avi" in capsys.readouterr().out
+    page = (tmp_path / "old <b>.densevid.html").read_text()
+    assert "Not every browser plays <bdi>old &lt;b&gt;.avi</bdi>" in page and "--format html,mp4 --web" in page
+    assert main(["caption", str(old), str(clip), "--out", str(tmp_path / "both")]) == 0
+    assert "Not every browser plays 1 of them (old <b>.avi)" in capsys.readouterr().out
+    assert main(["caption", str(old), "--format", "html,mp4", "--web"]) == 0
+    assert "browser" not in capsys.readouterr().out
+    page = (tmp_path / "old <b>.densevid.html").read_text()
+    assert "Not every browser" not in page
+    assert main(["caption", str(clip), "--out", str(tmp_path)]) == 0 and "browser" not in capsys.readouterr().out
+
+
 def test_where_nothing_is_confident_the_timeline_is_empty_and_says_so(video, models, tmp_path, capsys) -> None:
     shutil.copytree(models / "tiny", tmp_path / "model")
     config = tmp_path / "model" / "config.toml"

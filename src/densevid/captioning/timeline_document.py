@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import densevid
 from densevid.captioning.outputs import Target
 from densevid.captioning.video_captions import VideoCaptions
+from densevid.errors import InputError
 from densevid.events import Event
 from densevid.export.document import Figure, ShownEvent, ShownVideo, TimelineDocument, media_type_of, references
 
@@ -54,7 +56,19 @@ def _video(captioned: VideoCaptions, target: Target) -> ShownVideo | None:
     wants_copy = target.manner.web or not media_type_of(captioned.file)
     file = target.path("mp4") if wants_copy and target.path("mp4").is_file() else captioned.file
     shown = ShownVideo.embedded(file) if target.manner.embed else ShownVideo.linked(file, target.path("html"))
-    return replace(shown, name=captioned.title)
+    return replace(shown, name=captioned.title, plays=plays_in_every_browser(file))
+
+
+def plays_in_every_browser(file: Path) -> bool:
+    """Whether all browsers show a video, by what is in it; of one that is gone by now nobody can say otherwise."""
+    from densevid.video.browsers import media_kind
+    from densevid.video.container import open_video
+
+    try:
+        with open_video(file) as (container, stream):
+            return media_kind(container, stream) is not None
+    except InputError:
+        return True
 
 
 def _with_thumbnails(captioned: VideoCaptions, events: tuple[ShownEvent, ...]) -> tuple[ShownEvent, ...]:

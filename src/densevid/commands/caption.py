@@ -166,6 +166,17 @@ def _tell_files(job: CaptionRun, page: Path | None, single: bool) -> None:
     elif page:
         done = sum(outcome.captioned is not None for outcome in job.outcomes)
         print(f"\n{done} of {len(job.outcomes)} videos captioned: {shown_name(str(page))}")
+    _tell_unplayed(job.not_played(), single)
+
+
+def _tell_unplayed(titles: list[str], single: bool) -> None:
+    """A page that stays black would be a puzzle."""
+    from densevid.export.subtitles import printable
+
+    names = printable(", ".join(titles[:3]) + (", ..." if len(titles) > 3 else ""))
+    which = names if single else f"{len(titles)} of them ({names})"
+    if titles:
+        print(f"\nNot every browser plays {which}: add --format html,mp4 --web for a page that works in all")
 
 
 def _complain(line: str) -> None:

@@ -67,12 +67,16 @@ class ShownEvent:
 
 @dataclass(frozen=True, slots=True)
 class ShownVideo:
-    """The video of a page: a relative `address`, or its `content` inside the page; `name` is how people call it."""
+    """The video of a page: a relative `address`, or its `content` inside the page; `name` is how people call it.
+
+    `plays` is False where it is known that some browsers cannot show it.
+    """
 
     name: str
     media_type: str = ""
     address: str = ""
     content: bytes = b""
+    plays: bool = True
 
     @classmethod
     def linked(cls, video: Path | str, page: Path | str) -> ShownVideo:
