@@ -68,7 +68,9 @@ def chosen_events(
 ) -> ChosenEvents:
     """The events of a track, as they were asked for."""
     if choice.segments is not None:
-        return ChosenEvents(tuple(captioner.caption_segments(track, choice.segments)))
+        from densevid.captioning.given_segments import caption_segments
+
+        return ChosenEvents(tuple(caption_segments(captioner, track, choice.segments)))
     from densevid.inference.calibration import Calibration
     from densevid.inference.storyteller import Storyteller
     from densevid.inference.summary import SummaryRules

@@ -113,5 +113,5 @@ def _missing_reason(video: ShownVideo, name: str) -> str:
         )
     return (
         f"Not every browser plays {name}, and this one does not. "
-        "<code>densevid caption VIDEO --format html,mp4 --web</code> makes a page that works in all."
+        "<code>densevid caption VIDEO --web</code> makes a page that works in all."
     )
