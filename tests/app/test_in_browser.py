@@ -115,6 +115,9 @@ def test_a_real_video_becomes_a_timeline_that_seeks(visit: Callable[[str], Page]
         shown.evaluate("video => video.readyState >= 2 || new Promise(go => video.addEventListener('canplay', go))")
         page.click(".back")
         card(page, video.name, "done").locator(f".small-timeline i >> nth={len(events) - 1}").wait_for()
+        surest = max(events, key=lambda event: event["proposal_score"])["sentence"]
+        told = card(page, video.name, "done").locator(".card-status").text_content()
+        assert told == f"{len(events)} events · {surest}", "what it is about is seen without opening it"
         page.reload()
         done = card(page, video.name, "done")
         done.locator(".remove").click()
@@ -166,6 +169,7 @@ def test_bad_files_are_told_apart_and_their_names_are_harmless(
         assert page.evaluate(anyway, 64 << 20) == 413, "sent anyway, it is answered and not just cut off"
         assert card(page, MARKUP, "done").locator("bdi").text_content() == MARKUP
         assert page.locator(".card img").count() == 0
+        assert page.locator("#count").text_content() == "1 of 4 done, 3 failed"
         for name in reasons:
             card(page, name, "failed").locator(".remove").click()
         card(page, MARKUP, "done").locator(".open").click()

@@ -315,3 +315,21 @@ def test_ids_are_random_and_plain() -> None:
     ids = {new_id() for _ in range(1000)}
     assert len(ids) == 1000 and all(map(is_id, ids))
     assert not any(map(is_id, ("..", "a" * 31, "A" * 32, "/" * 32, "a" * 31 + "\n")))
+
+
+def test_the_stage_of_a_job_is_what_it_waits_for(tmp_path: Path) -> None:
+    job = Job(tmp_path, "x", 1)
+    seen = [job.stage]
+    for stage, done in [
+        ("check", 0.5),
+        ("check", 1),
+        ("decode", 1),
+        ("features", 0.2),
+        ("features", 1),
+        ("sentences", 1),
+    ]:
+        job.advance(stage, done)
+        seen.append(job.stage)
+    assert seen == ["", "check", "decode", "features", "features", "events", "sentences"]
+    job = Job(tmp_path, "x", 1, progress={"decode": 0.9, "features": 0.5})
+    assert job.stage == "decode", "of stages that overlap the first"

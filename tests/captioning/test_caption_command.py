@@ -16,11 +16,18 @@ import numpy as np
 import pytest
 
 import densevid
-from densevid.captioning.chosen_events import Choice
-from densevid.captioning.video_captions import VideoCaptions
+from densevid.captioning.cache import Cache
+from densevid.captioning.chosen_events import Choice, ChosenEvents
+from densevid.captioning.given_segments import unseen
+from densevid.captioning.installed_models import find_model
+from densevid.captioning.outputs import Target
+from densevid.captioning.timeline_document import timeline_document
+from densevid.captioning.video_captioner import VideoCaptioner
+from densevid.captioning.video_captions import FoundEvents, VideoCaptions
 from densevid.cli import main
 from densevid.data.extraction import extract_many
 from densevid.events import read_events
+from densevid.tracks import Clock, FeatureTrack
 from made_videos import constant, make_video
 
 
@@ -253,6 +260,34 @@ def test_embed_puts_the_video_into_the_page(video) -> None:
     assert (video.parent / "clip.densevid.html").stat().st_size > video.stat().st_size
 
 
+def test_a_video_that_not_every_browser_plays_is_told_with_what_to_do(clip, tmp_path, capsys) -> None:
+    old = make_video(tmp_path / "old <b>.avi", constant(4.0), codec="mpeg4")
+    assert main(["caption", str(old)]) == 0
+    assert "Not every browser plays old <b>.avi" in capsys.readouterr().out
+    page = (tmp_path / "old <b>.densevid.html").read_text()
+    assert "Not every browser plays <bdi>old &lt;b&gt;.avi</bdi>" in page and "caption VIDEO --web" in page
+    assert main(["caption", str(old), str(clip), "--out", str(tmp_path / "both")]) == 0
+    assert "Not every browser plays 1 of them (old <b>.avi)" in capsys.readouterr().out
+    assert main(["caption", str(old), "--web"]) == 0
+    assert "browser" not in capsys.readouterr().out
+    page = (tmp_path / "old <b>.densevid.html").read_text()
+    assert "Not every browser" not in page
+    assert main(["caption", str(clip), "--out", str(tmp_path)]) == 0 and "browser" not in capsys.readouterr().out
+
+
+def test_flags_of_a_format_ask_for_it(video, monkeypatch) -> None:
+    monkeypatch.setattr("webbrowser.open", lambda address: True)
+    for flag, ending in {"--burn": "mp4", "--web": "mp4", "--embed": "html", "--open": "html"}.items():
+        assert main(["caption", str(video), "--format", "vtt", flag]) == 0
+        assert video.with_suffix(f".densevid.{ending}").is_file(), flag
+        video.with_suffix(f".densevid.{ending}").unlink()
+
+
+def test_a_failure_alone_prints_nothing_but_its_line(tmp_path, capsys) -> None:
+    assert main(["caption", str(tmp_path / "nothing.mp4")]) == 2
+    assert capsys.readouterr().out == ""
+
+
 def test_where_nothing_is_confident_the_timeline_is_empty_and_says_so(video, models, tmp_path, capsys) -> None:
     shutil.copytree(models / "tiny", tmp_path / "model")
     config = tmp_path / "model" / "config.toml"
@@ -262,6 +297,24 @@ def test_where_nothing_is_confident_the_timeline_is_empty_and_says_so(video, mod
     assert main(["caption", str(video), "--model", str(tmp_path / "model"), "--format", formats]) == 0
     assert "nothing in it that the model is confident about" in capsys.readouterr().out
     assert spans(video.parent / "clip.densevid.json") == []
+
+
+def test_given_segments_of_a_long_video_are_read_where_they_are() -> None:
+    """50 seconds are 100 steps, the model's window is 40: of a segment at its end the first window sees nothing."""
+    model = densevid.load()
+    streams = (("appearance", model.loaded.config.features.widths[0]),)
+    values = np.random.default_rng(0).normal(size=(100, streams[0][1])).astype(np.float32)
+    track = FeatureTrack(values, Clock.uniform(0.5), streams)
+    spans = {(1.0, 4.0): (0, (1, 4)), (27.0, 33.0): (40, (7, 13)), (40.0, 44.0): (60, (10, 14))}
+    spans[5.0, 45.0] = (30, (0, 20))  # longer than the window: its middle
+    events = model.caption(track, segments=list(spans))
+    assert [(event.start, event.end) for event in events] == list(spans)
+    for event, (first, inside) in zip(events, spans.values(), strict=True):
+        alone = FeatureTrack(values[first : first + 40], track.clock, streams)
+        assert [event.sentence] == [same.sentence for same in model.captioner.caption_segments(alone, [inside])]
+    first_window = model.captioner.caption_segments(track, list(spans))
+    assert [event.sentence for event in events] != [event.sentence for event in first_window]
+    assert unseen(model.captioner, track, list(spans)) == 0 and unseen(model.captioner, track, [(60.0, 61.0)]) == 1
 
 
 def test_masks_lie_where_the_events_are(clip) -> None:
@@ -284,6 +337,19 @@ def test_masks_of_a_long_video_lie_in_the_window_of_each_event(tmp_path) -> None
         assert mask.start - 0.01 <= event.start < event.end <= mask.end + 0.01
 
 
+def test_of_very_many_events_the_surest_have_masks_and_pictures(video, monkeypatch) -> None:
+    monkeypatch.setattr("densevid.captioning.chosen_events.MOST_MASKS", 3)
+    monkeypatch.setattr("densevid.captioning.timeline_document.MOST_THUMBNAILS", 4)
+    captions = VideoCaptioner(find_model(), cache=Cache(None)).caption_file(video, "clip", Choice(dense=True))
+    ranked = sorted(captions.events, key=lambda event: -event.score)
+    masked = {event for event, mask in zip(captions.events, captions.masks, strict=True) if mask}
+    assert len(ranked) > 4 and masked == set(ranked[:3])
+    shown = timeline_document(captions, Target(video.with_suffix(""))).events
+    assert {each.event for each in shown if each.thumbnail} == set(ranked[:4])
+    kept = FoundEvents(1.0, None, ChosenEvents(captions.events, captions.masks))
+    assert FoundEvents.of(json.loads(json.dumps(kept.as_plain()))) == kept
+
+
 def check_masks(captions: VideoCaptions) -> None:
     """An event was told from inside its span more than from outside."""
     assert len(captions.masks) == len(captions.events)
@@ -296,8 +362,8 @@ def check_masks(captions: VideoCaptions) -> None:
 
 def test_explain_draws_what_the_model_saw(video) -> None:
     assert main(["caption", str(video), "--explain", "--format", "html"]) == 0
-    figures = sorted(video.parent.glob("clip.densevid.*.png"))
-    assert len(figures) == 3 and all(figure.read_bytes().startswith(b"\x89PNG") for figure in figures)
+    figures = [video.parent / f"clip.densevid.{name}.png" for name in ("masks", "words", "entropy")]
+    assert all(figure.read_bytes().startswith(b"\x89PNG") for figure in figures)
     assert (video.parent / "clip.densevid.html").read_text().count("<figure>") == 3
 
 

@@ -47,6 +47,13 @@ def test_from_python(clip: Path) -> None:
         densevid.caption("nothing.mp4")
 
 
+def test_a_model_of_a_run_is_called_as_the_run(models: Path, tmp_path: Path) -> None:
+    names = {"runs/mine/model": "mine", "runs/mine/model-last": "mine/model-last", "other": "other"}
+    for folder, name in names.items():
+        shutil.copytree(models / "tiny", tmp_path / folder)
+        assert densevid.load(tmp_path / folder).model.name == name
+
+
 def test_a_track_of_another_recipe_is_refused(clip: Path) -> None:
     with pytest.raises(InputError, match="made with recipe appearance-"):
         densevid.load().caption(extract(clip, backbone="appearance", seconds_per_step=1.0))

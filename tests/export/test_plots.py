@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import cv2
@@ -26,19 +27,20 @@ STEPS = 40
 HOSTILE = r"costs $5 \frac{ and $x^2 <b> ünï 漢"
 
 
-def proposal(start: int, end: int, score: float, sentence: str = HOSTILE) -> ExplainedProposal:
+def proposal(start: int, end: int, score: float, sentence: str = HOSTILE, offset: int = 0) -> ExplainedProposal:
     random = np.random.default_rng(start)
     window = ((np.arange(STEPS) >= start) & (np.arange(STEPS) < end)).astype(float)
     learned = random.uniform(size=STEPS)
     words = tuple(sentence.split())
     attention = random.dirichlet(np.ones(STEPS), size=(2, 4, len(words)))
     mask = score * window + (1 - score) * learned
-    return ExplainedProposal(Event(start, end, sentence, score), window, learned, mask, words, attention)
+    event = Event(start, end, sentence, score)
+    return ExplainedProposal(event, np.arange(STEPS + 1.0) + offset, window, learned, mask, words, attention)
 
 
 @pytest.fixture
 def explanation() -> Explanation:
-    return Explanation(np.arange(STEPS + 1.0), (proposal(2, 12, 0.95),), (proposal(20, 31, 0.4, "a man runs"),))
+    return Explanation((proposal(2, 12, 0.95),), (proposal(20, 31, 0.4, "a man runs"),))
 
 
 def picture(figure: Figure) -> np.ndarray:
@@ -53,12 +55,12 @@ def test_all_figures_of_an_explanation_are_drawn(explanation: Explanation) -> No
         "How spread the attention is.",
     ]
     assert all(min(picture(figure).shape[:2]) > 200 and picture(figure).std() > 5 for figure in figures)
-    assert explanation_figures(Explanation(explanation.edges, (), ())) == ()
+    assert explanation_figures(Explanation((), ())) == ()
 
 
 def test_figures_are_told_to_those_who_cannot_see_them(explanation: Explanation) -> None:
     assert "scores 0.95 to 0.40" in masks_figure(explanation).description
-    assert HOSTILE in attention_figure(explanation.confident[0], explanation.edges).description
+    assert HOSTILE in attention_figure(explanation.confident[0]).description
     low, high = explanation.entropy_L
     said = entropy_figure(explanation).description
     assert f"{low:.2f}, {high:.2f} nats" in said
@@ -99,3 +101,29 @@ def test_a_timeline_is_drawn_in_the_colours_of_its_references(tmp_path: Path) ->
     blue, orange = ((np.abs(drawn - colour).sum(axis=1) < 12).sum() for colour in ((63, 127, 208), (208, 122, 45)))
     assert blue > 100 and orange == 0, "the first colour twice, the second once, the third not at all"
     assert timeline_figure(TimelineDocument("title", 5)).description == "No event."
+
+
+def test_words_get_stronger_colours_where_they_look_more_and_many_layers_stand_in_rows(explanation) -> None:
+    """White is nothing, so that a page in the dark may invert it."""
+    one = explanation.confident[0]
+    attention = np.zeros_like(one.attention_LHWT)
+    attention[..., 5] = 1
+    pixels = picture(attention_figure(replace(one, attention_LHWT=attention)))
+    white, dark = (pixels.min(axis=2) > 250).mean(), (pixels.max(axis=2) < 130).mean()
+    assert white > 0.8 and 0.005 < dark < 0.1
+    six = picture(attention_figure(replace(one, attention_LHWT=attention[[0] * 6])))
+    assert six.shape[1] == pixels.shape[1] and six.shape[0] > 2.5 * pixels.shape[0]
+
+
+def test_figures_have_names_for_their_files(explanation: Explanation, document: TimelineDocument) -> None:
+    figures = (*explanation_figures(explanation), timeline_figure(document), recall_figure([], []))
+    assert [figure.name for figure in figures] == ["masks", "words", "entropy", "timeline", "recall"]
+
+
+def test_masks_found_in_different_windows_have_times_of_their_own() -> None:
+    apart = Explanation((proposal(2, 12, 0.95), proposal(5, 9, 0.9, offset=300)), (proposal(20, 31, 0.4, offset=600),))
+    figure = masks_figure(apart)
+    assert "read at once" in figure.description
+    together = Explanation((proposal(2, 12, 0.95), proposal(5, 9, 0.9)), (proposal(20, 31, 0.4),))
+    assert "read at once" not in masks_figure(together).description
+    assert picture(figure).shape[0] > picture(masks_figure(together)).shape[0]

@@ -12,10 +12,13 @@ from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, Thread
 from pathlib import Path
 from typing import Any
 
+import cv2
+import numpy as np
 import pytest
 
 from densevid.events import Event, read_events
 from densevid.export.document import Figure, ShownEvent, ShownVideo, TimedMask, TimelineDocument, references
+from densevid.export.plots import recall_figure
 from densevid.export.timeline import timeline_page
 
 Opened = Callable[..., Any]
@@ -352,6 +355,19 @@ LOOKS = {
     "desktop": {"viewport": {"width": 1280, "height": 800}, "color_scheme": "light"},
     "phone": {"viewport": {"width": 390, "height": 844}, "color_scheme": "dark"},
 }
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_figures_have_the_size_they_were_drawn_for_and_do_not_glare_in_the_dark(
+    opened: Opened, document: TimelineDocument, scheme: str
+) -> None:
+    figure = recall_figure([Event(0, 4, "a", 0.9)], [Event(0, 5, "b")])
+    page = opened(replace(document, figures=(figure,)), color_scheme=scheme)
+    picture = page.locator(".picture")
+    picture.scroll_into_view_if_needed()
+    assert page.locator(".picture img").bounding_box()["width"] == pytest.approx(figure.width, abs=1)
+    seen = cv2.imdecode(np.frombuffer(picture.screenshot(), np.uint8), cv2.IMREAD_GRAYSCALE)
+    assert np.median(seen) > 240 if scheme == "light" else np.median(seen) < 40
 
 
 def in_all_colours(document: TimelineDocument) -> TimelineDocument:

@@ -50,10 +50,11 @@ KINDS = [
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_every_kind_of_model_can_be_explained(kind: dict[str, object]) -> None:
     found = explain(loaded_model(**kind), track())
-    assert found.proposals and len(found.edges) == 1 + len(found.proposals[0].mask_T)
+    assert found.proposals
     heads = 1 if kind.get("decoder") == "lstm" else HEADS
     for proposal in found.proposals:
-        assert proposal.attention_LHWT.shape == (LAYERS, heads, len(proposal.words), len(found.edges) - 1)
+        assert proposal.attention_LHWT.shape == (LAYERS, heads, len(proposal.words), len(proposal.mask_T))
+        assert len(proposal.edges) == 1 + len(proposal.mask_T)
         np.testing.assert_allclose(proposal.attention_LHWT.sum(axis=-1), 1, atol=1e-5)
         assert (proposal.learned_T is None) == (kind.get("mask") == "discrete")
         assert " ".join(proposal.words) == proposal.event.sentence.rstrip(".").lower() or not proposal.words
@@ -107,11 +108,42 @@ def test_watching_leaves_no_trace() -> None:
 
 
 def test_short_and_broken_tracks() -> None:
-    assert explain(loaded_model(kernels=[9]), track(4)) == Explanation(pytest.approx(np.arange(5) / 2), (), ())
+    assert explain(loaded_model(kernels=[9]), track(4)) == Explanation((), ())
     assert explain(loaded_model(kernels=[9]), track(4)).entropy_L.shape == (0,)
     broken = track()
     broken.values[3, 2] = np.nan
     with pytest.raises(InputError, match="NaN"):
         explain(loaded_model(), broken)
-    long = explain(loaded_model(), track(60))
-    assert long.edges[-1] == 12.0, "the first window of a longer video"
+
+
+def test_a_longer_video_is_explained_wherever_its_surest_events_are() -> None:
+    """And each as its window alone would have it."""
+    loaded, long = loaded_model(), track(120)
+    found = explain(loaded, long, each=4)
+    assert len(found.confident) == 4
+    starts = {proposal.edges[0] for proposal in found.proposals}
+    assert max(starts) > 12.0, "more than the first window"
+    for proposal in found.proposals:
+        assert proposal.edges[0] <= proposal.event.start < proposal.event.end <= proposal.edges[-1] <= 60.0
+        first = round(proposal.edges[0] / 0.5)
+        alone = FeatureTrack(long.values[first : first + 24], long.clock, long.streams)
+        same = [o for o in explain(loaded, alone, each=200).proposals if np.allclose(o.window_T, proposal.window_T)]
+        assert any(abs(o.event.score - proposal.event.score) < 1e-5 for o in same), "as its window alone has it"
+    best = explain(loaded, FeatureTrack(long.values[:24], long.clock, long.streams), each=4)
+    assert found.confident[0].event.score >= best.confident[0].event.score
+
+
+def test_times_of_a_longer_video_follow_its_own_clock() -> None:
+    even, edges = track(60), np.concatenate(([0.0], np.cumsum(np.linspace(0.2, 0.9, 60))))
+    uneven = FeatureTrack(even.values, Clock.from_edges(edges), even.streams)
+    for one, other in zip(
+        explain(loaded_model(), even).proposals, explain(loaded_model(), uneven).proposals, strict=True
+    ):
+        steps = even.clock.steps([one.event.start, one.event.end])
+        np.testing.assert_allclose([other.event.start, other.event.end], uneven.clock.seconds(steps), atol=1e-4)
+        np.testing.assert_allclose(other.edges, uneven.clock.seconds(even.clock.steps(one.edges)), atol=1e-9)
+
+
+def test_models_that_read_one_window_are_explained_in_it() -> None:
+    found = explain(loaded_model(compat="released"), track(60))
+    assert {tuple(proposal.edges[[0, -1]]) for proposal in found.proposals} == {(0.0, 12.0)}

@@ -58,9 +58,15 @@ class Job:
 
     @property
     def stage(self) -> str:
-        """The first stage that has begun and is not over; stages overlap, since pictures flow through them."""
-        begun = [stage for stage in STAGES if stage in self.progress]
-        return next((stage for stage in begun if self.progress[stage] < 1), begun[-1] if begun else "")
+        """The first stage that has begun and is not over; stages overlap, since pictures flow through them.
+
+        Where all that have begun are over it is the next: that is what is waited for.
+        """
+        begun = [place for place, stage in enumerate(STAGES) if stage in self.progress]
+        if not begun:
+            return ""
+        following = min(begun[-1] + 1, len(STAGES) - 1)
+        return STAGES[next((place for place in begun if self.progress[STAGES[place]] < 1), following)]
 
     @property
     def cache(self) -> Path:

@@ -14,7 +14,7 @@ from densevid.artifacts import provenance, write_json, write_text
 from densevid.captioning.chosen_events import Choice, Span
 from densevid.captioning.inputs import Input, output_base
 from densevid.captioning.outputs import Manner, Target, details, require_room, write_outputs
-from densevid.captioning.timeline_document import comparison_figures
+from densevid.captioning.timeline_document import comparison_figures, plays_in_every_browser
 from densevid.captioning.video_captioner import ModelError, VideoCaptioner
 from densevid.captioning.video_captions import VideoCaptions, shown_name
 from densevid.errors import InputError, one_line
@@ -102,6 +102,14 @@ class CaptionRun:
         page = folder / f"{INDEX}.html"
         write_text(page, index_page(shown_name(folder.resolve().name), rows, model=self.captioner.model.name))
         return page
+
+    def not_played(self) -> list[str]:
+        """The videos whose pages stay black in some browsers, which do not play them: no copy was asked for."""
+        pages, copies = "html" in self.wishes.formats, "mp4" in self.wishes.formats and self.wishes.manner.web
+        if copies or not pages:
+            return []
+        shown = [outcome.captioned for outcome in self.outcomes if outcome.captioned and outcome.captioned.file]
+        return [video.title for video in shown if video.file and not plays_in_every_browser(video.file)]
 
     def _attempt(self, given: Input, watch: Watch) -> Outcome:
         """One video; only what is wrong with itself is its failure."""

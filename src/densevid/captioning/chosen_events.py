@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from densevid.tracks import FeatureTrack
 
 Span = tuple[float, float]
-MOST_MASKS = 100  # a dense list has hundreds of events, and nobody looks at the masks of all
+Origin = tuple[int, int]  # the first step of a window, and the number of an anchor in it
+MOST_MASKS = 100  # a dense list has hundreds of events, and a page with the masks of all would be large
 
 
 @dataclass(frozen=True)
@@ -46,21 +47,20 @@ class Choice:
 
 @dataclass(frozen=True)
 class ChosenEvents:
-    """Events in the order of time; `masks` has the event mask of each, or nothing at all."""
+    """Events in the order of time; `masks` has the event mask of each, None where it has none, or nothing at all."""
 
     events: tuple[Event, ...]
-    masks: tuple[TimedMask, ...] = ()
+    masks: tuple[TimedMask | None, ...] = ()
 
     @classmethod
     def of_plain(cls, events: Any, masks: Any) -> ChosenEvents:
         """Back from plain values."""
-        timed = tuple(TimedMask(float(start), float(end), tuple(map(float, values))) for start, end, values in masks)
-        return cls(tuple(Event(*row) for row in events), timed)
+        return cls(tuple(Event(*row) for row in events), tuple(map(_mask_of_plain, masks)))
 
     def as_plain(self) -> dict[str, Any]:
         """Values that JSON can hold."""
         rows = [(event.start, event.end, event.sentence, event.score) for event in self.events]
-        return {"events": rows, "masks": [(mask.start, mask.end, mask.values) for mask in self.masks]}
+        return {"events": rows, "masks": [mask and (mask.start, mask.end, mask.values) for mask in self.masks]}
 
 
 def chosen_events(
@@ -68,7 +68,9 @@ def chosen_events(
 ) -> ChosenEvents:
     """The events of a track, as they were asked for."""
     if choice.segments is not None:
-        return ChosenEvents(tuple(captioner.caption_segments(track, choice.segments)))
+        from densevid.captioning.given_segments import caption_segments
+
+        return ChosenEvents(tuple(caption_segments(captioner, track, choice.segments)))
     from densevid.inference.calibration import Calibration
     from densevid.inference.storyteller import Storyteller
     from densevid.inference.summary import SummaryRules
@@ -80,24 +82,31 @@ def chosen_events(
     watch("events", 0.0)
     told = next(teller.told([track]))
     events = sorted(teller.finish(told), key=lambda event: (event.start, event.end))
-    if len(events) > MOST_MASKS:
-        return ChosenEvents(tuple(events))
     found = zip(told.events(), told.first_P.tolist(), told.anchor_P.tolist(), strict=True)
     origin = {(event.start, event.end): (first, anchor) for event, first, anchor in found}
-    return ChosenEvents(tuple(events), _masks(loaded, track, [origin[event.start, event.end] for event in events]))
+    surest = sorted(events, key=lambda event: -event.score)[:MOST_MASKS]
+    masks = _masks(loaded, track, {origin[event.start, event.end] for event in surest})
+    return ChosenEvents(tuple(events), tuple(masks.get(origin[event.start, event.end]) for event in events))
 
 
-def _masks(loaded: LoadedModel, track: FeatureTrack, origins: Sequence[tuple[int, int]]) -> tuple[TimedMask, ...]:
+def _mask_of_plain(plain: Any) -> TimedMask | None:
+    if plain is None:
+        return None
+    start, end, values = plain
+    return TimedMask(float(start), float(end), tuple(map(float, values)))
+
+
+def _masks(loaded: LoadedModel, track: FeatureTrack, origins: Set[Origin]) -> dict[Origin, TimedMask]:
     """What of the video each event was told from, to three digits; an origin is a window's first step and an anchor."""
     from densevid.inference.explain import masks_of_anchors
     from densevid.inference.windows import Windows
 
     size = min(len(track), loaded.config.model.window)
-    masks: dict[tuple[int, int], TimedMask] = {}
+    masks: dict[Origin, TimedMask] = {}
     for first in sorted({first for first, _ in origins}):
         start, end = track.seconds(np.array([first, first + size])).tolist()
         anchors = sorted({anchor for other, anchor in origins if other == first})
         part = Windows((first,), size, len(track)).part(track, 0)
         for anchor, mask in zip(anchors, masks_of_anchors(loaded, part, anchors), strict=True):
             masks[first, anchor] = TimedMask(start, end, tuple(mask.round(3).tolist()))
-    return tuple(masks[origin] for origin in origins)
+    return masks

@@ -78,7 +78,8 @@ def read_spans(path: Path, videos: list[str]) -> dict[str, list[Span]]:
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: not a readable list of segments ({error})") from error
+        reason = error.strerror if isinstance(error, OSError) else "it is no text in UTF-8"
+        raise InputError(f"{path}: not a readable list of segments ({reason})") from error
     spans = [_span(path, number, line) for number, line in enumerate(lines, start=1) if line.strip()]
     if not spans:
         raise InputError(f"{path}: holds no segments; write start and end, one pair a line")

@@ -19,6 +19,7 @@ from densevid.errors import InputError
 VARIABLE = "DENSEVID_MODELS"
 MARK = "config.toml"  # what makes a folder a model
 SCORES, CARD, DEFAULT = "scores.json", "README.md", "DEFAULT"
+RUN_FOLDERS = ("model", "model-last")  # what `densevid train` calls the models of a run
 HOW_TO_GET_ONE = "give one with --model DIR (densevid train makes one)"
 
 
@@ -76,7 +77,7 @@ def find_model(name: str | Path | None = None) -> InstalledModel:
     if by_name is not None and not Path(name).is_dir():
         return by_name
     if Path(name).is_dir():
-        return InstalledModel(Path(name).resolve().name, Path(name))
+        return InstalledModel(_name_of(Path(name).resolve()), Path(name))
     known = f"installed are {', '.join(model.name for model in models)}" if models else "none is installed"
     raise InputError(f"{name}: neither a model folder nor an installed model; {known}; see `densevid models`")
 
@@ -85,6 +86,13 @@ def model_places() -> list[Path]:
     """Where models are looked for: the user's own folders, then the package."""
     own = [Path(place) for place in os.environ.get(VARIABLE, "").split(os.pathsep) if place]
     return [*own, Path(str(files("densevid"))) / "pretrained"]
+
+
+def _name_of(folder: Path) -> str:
+    """What a model folder is called: the models of a run all have one name, so the run's own comes first."""
+    if folder.name not in RUN_FOLDERS or not folder.parent.name:
+        return folder.name
+    return folder.parent.name if folder.name == RUN_FOLDERS[0] else f"{folder.parent.name}/{folder.name}"
 
 
 def _defaults() -> Iterator[str]:

@@ -71,8 +71,8 @@ def require_room(target: Target) -> None:
 def write_outputs(captioned: VideoCaptions, target: Target, formats: tuple[str, ...]) -> list[Path]:
     """Write every format; the paths, in the order of the formats."""
     paths: list[Path] = []
-    for number, figure in enumerate(target.figures, start=1):
-        paths.append(target.path(f"{number}.png"))
+    for figure in target.figures:
+        paths.append(target.path(f"{figure.name}.png"))
         with atomic_path(paths[-1]) as temporary:
             temporary.write_bytes(figure.png)
     for name in formats:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import densevid
 from densevid.captioning.outputs import Target
 from densevid.captioning.video_captions import VideoCaptions
+from densevid.errors import InputError
 from densevid.events import Event
 from densevid.export.document import Figure, ShownEvent, ShownVideo, TimelineDocument, media_type_of, references
 
@@ -16,7 +18,7 @@ MOST_THUMBNAILS = 100  # a dense list has hundreds of events, and their pictures
 
 def timeline_document(captioned: VideoCaptions, target: Target) -> TimelineDocument:
     """What the page at `target` shows."""
-    masks = captioned.masks or (None,) * len(captioned.events)
+    masks = captioned.masks or (None,) * len(captioned.events)  # of given spans there are none
     predicted = (replace(_shown(event), mask=mask) for event, mask in zip(captioned.events, masks, strict=True))
     events = _with_thumbnails(captioned, (*references(target.references), *predicted))
     warning = f"; {captioned.warning}" if captioned.warning else ""
@@ -54,14 +56,29 @@ def _video(captioned: VideoCaptions, target: Target) -> ShownVideo | None:
     wants_copy = target.manner.web or not media_type_of(captioned.file)
     file = target.path("mp4") if wants_copy and target.path("mp4").is_file() else captioned.file
     shown = ShownVideo.embedded(file) if target.manner.embed else ShownVideo.linked(file, target.path("html"))
-    return replace(shown, name=captioned.title)
+    return replace(shown, name=captioned.title, plays=plays_in_every_browser(file))
+
+
+def plays_in_every_browser(file: Path) -> bool:
+    """Whether all browsers show a video, by what is in it; of one that is gone by now nobody can say otherwise."""
+    from densevid.video.browsers import media_kind
+    from densevid.video.container import open_video
+
+    try:
+        with open_video(file) as (container, stream):
+            return media_kind(container, stream) is not None
+    except InputError:
+        return True
 
 
 def _with_thumbnails(captioned: VideoCaptions, events: tuple[ShownEvent, ...]) -> tuple[ShownEvent, ...]:
-    """The same with a picture each, of the middle of the event."""
-    if captioned.file is None or len(events) > MOST_THUMBNAILS:
+    """The same with a picture each, of the middle of the event; of very many the references and surest have one."""
+    if captioned.file is None:
         return events
     from densevid.export.thumbnails import thumbnails
 
-    pictures = thumbnails(captioned.file, [(shown.event.start + shown.event.end) / 2 for shown in events])
-    return tuple(replace(shown, thumbnail=picture) for shown, picture in zip(events, pictures, strict=True))
+    order = sorted(range(len(events)), key=lambda place: (not events[place].reference, -events[place].confidence))
+    pictured = order[:MOST_THUMBNAILS]
+    middles = [(events[place].event.start + events[place].event.end) / 2 for place in pictured]
+    pictures = dict(zip(pictured, thumbnails(captioned.file, middles), strict=True))
+    return tuple(replace(shown, thumbnail=pictures.get(place)) for place, shown in enumerate(events))

@@ -164,9 +164,11 @@ class VideoCaptioner:
         return reduction.recipe(source.recipe).id == recipe.id
 
     def _find(self, track: FeatureTrack, warning: str | None, choice: Choice, watch: Watch) -> FoundEvents:
+        from densevid.captioning.given_segments import unseen
+
         chosen = self.caption_track(track, choice, watch)
-        if choice.segments and (unseen := self.captioner.unseen(track, choice.segments)):
-            told = f"{unseen} of the given segments begin after all that the model reads; the last step stands in"
+        if choice.segments and (count := unseen(self.captioner, track, choice.segments)):
+            told = f"{count} of the given segments begin after all that the model reads; the last step stands in"
             warning = f"{warning}; {told}" if warning else told
         return FoundEvents(track.duration or float(track.seconds(len(track))), warning, chosen)
 

@@ -17,8 +17,8 @@ class VideoCaptions:
     """A video with its events; `file` is None where features were captioned, `warning` what could not be read.
 
     `name` is its id, the key of an event file, `title` what people call it.
-    `masks` are the event masks, one an event, or none. `content` is the hash of the file, `model_key` that of the
-    model and of the program.
+    `masks` are the event masks, one an event (None where there are too many), or nothing. `content` is the hash of the
+    file, `model_key` that of the model and of the program.
     """
 
     name: str
@@ -26,7 +26,7 @@ class VideoCaptions:
     file: Path | None
     duration: float
     events: tuple[Event, ...]
-    masks: tuple[TimedMask, ...]
+    masks: tuple[TimedMask | None, ...]
     chosen: str
     model: str
     model_key: str

@@ -8,8 +8,8 @@ Examples:
   densevid caption video.mp4 --open                              (and look at the page)
   densevid caption videos/ --out captions                        (one line each, and an index page)
   densevid caption video.mp4 --format srt,chapters,csv
-  densevid caption video.mp4 --format mp4 --burn                 (the sentences in the pictures)
-  densevid caption old.avi --format html,mp4 --web               (a page that plays in every browser)
+  densevid caption video.mp4 --burn                              (an mp4 with the sentences in the pictures)
+  densevid caption old.avi --web                                 (a page that plays in every browser)
   densevid caption video.mp4 --explain                           (what the model saw: masks, where words looked)
   densevid caption video.mp4 --segments spans.txt                (lines of start and end; or a references file)
   densevid caption v_1.mp4 --references val_1.json --explain     (beside what people said, with the recall curve)
@@ -72,7 +72,8 @@ def run(args: argparse.Namespace) -> int:
     single = len(job.inputs) == 1 and not refused
     with _watch(args.progress, len(job.inputs)) as watch:
         for outcome in job.run(watch):
-            watch.line(_timeline(outcome) if single else _line(outcome))
+            if text := _timeline(outcome) if single else _line(outcome):
+                watch.line(text)
             if outcome.captioned and outcome.captioned.warning:
                 _complain(f"{outcome.given.file}: {outcome.captioned.warning}")
     page = job.write_index() or next((f for f in job.outcomes[-1].files if f.suffix == ".html"), None)
@@ -98,7 +99,7 @@ def _prepared(args: argparse.Namespace) -> tuple[CaptionRun, list[str]]:
     from densevid.captioning.video_captioner import VideoCaptioner
     from densevid.data.annotations import read_annotations
 
-    formats, choice = chosen_formats(args.format), Choice(args.top, args.dense)
+    formats, choice = chosen_formats(_formats_asked_for(args)), Choice(args.top, args.dense)
     model = find_model(args.model)
     if args.explain:
         import matplotlib  # noqa: F401  # missing: told before the work
@@ -115,6 +116,14 @@ def _prepared(args: argparse.Namespace) -> tuple[CaptionRun, list[str]]:
     wishes = Wishes(choice, formats, args.out, manner, args.explain, spans, references, args.title)
     captioner = VideoCaptioner(model, device=args.device, cache=Cache(None) if args.no_cache else None)
     return CaptionRun(captioner, inputs, wishes), refused
+
+
+def _formats_asked_for(args: argparse.Namespace) -> str:
+    """Those that are named, and those that other flags are about."""
+    named = [args.format]
+    named += ["mp4"] if args.burn or args.web else []
+    named += ["html"] if args.embed or args.open else []
+    return ",".join(named)
 
 
 def _watch(kind: str, videos: int) -> StageBar:
@@ -166,6 +175,17 @@ def _tell_files(job: CaptionRun, page: Path | None, single: bool) -> None:
     elif page:
         done = sum(outcome.captioned is not None for outcome in job.outcomes)
         print(f"\n{done} of {len(job.outcomes)} videos captioned: {shown_name(str(page))}")
+    _tell_unplayed(job.not_played(), single)
+
+
+def _tell_unplayed(titles: list[str], single: bool) -> None:
+    """A page that stays black would be a puzzle."""
+    from densevid.export.subtitles import printable
+
+    names = printable(", ".join(titles[:3]) + (", ..." if len(titles) > 3 else ""))
+    which = names if single else f"{len(titles)} of them ({names})"
+    if titles:
+        print(f"\nNot every browser plays {which}: add --web for a page that works in all")
 
 
 def _complain(line: str) -> None:

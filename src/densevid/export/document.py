@@ -17,6 +17,8 @@ from densevid.events import Event
 
 REFERENCE, PREDICTED = "Reference", "Predicted"
 
+PIXELS_OF_A_FIGURE = 2  # for each of a page, for sharp screens
+
 # What browsers play. The ending alone decides: a page links a file, it does not look into it.
 MEDIA_TYPES = {
     ".mp4": "video/mp4",
@@ -65,12 +67,16 @@ class ShownEvent:
 
 @dataclass(frozen=True, slots=True)
 class ShownVideo:
-    """The video of a page: a relative `address`, or its `content` inside the page; `name` is how people call it."""
+    """The video of a page: a relative `address`, or its `content` inside the page; `name` is how people call it.
+
+    `plays` is False where it is known that some browsers cannot show it.
+    """
 
     name: str
     media_type: str = ""
     address: str = ""
     content: bytes = b""
+    plays: bool = True
 
     @classmethod
     def linked(cls, video: Path | str, page: Path | str) -> ShownVideo:
@@ -94,11 +100,21 @@ class ShownVideo:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A picture that looks inside the model; `description` is read out to those who cannot see it."""
+    """A picture that looks inside the model; `description` is read out to those who cannot see it.
+
+    `name` is what its file is called. Its background is white and it has no other large areas of light, so that a page
+    in the dark can invert it.
+    """
 
     title: str
     description: str
     png: bytes
+    name: str = "figure"
+
+    @property
+    def width(self) -> int:
+        """In pixels of a page, at the size it was drawn for."""
+        return round(int.from_bytes(self.png[16:20]) / PIXELS_OF_A_FIGURE)
 
 
 @dataclass(frozen=True, slots=True)

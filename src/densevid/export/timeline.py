@@ -68,9 +68,9 @@ def _figures(figures: tuple[Figure, ...]) -> str:
 
 
 def _figure(figure: Figure) -> str:
-    description = escaped(figure.description)
+    description, source = escaped(figure.description), data_address("image/png", figure.png)
     return (
-        f'<figure><div class="picture"><img loading="lazy" alt="" src="{data_address("image/png", figure.png)}"></div>'
+        f'<figure><div class="picture"><img loading="lazy" alt="" width="{figure.width}" src="{source}"></div>'
         f"<figcaption><strong>{escaped(figure.title)}</strong> {description}</figcaption></figure>"
     )
 
@@ -101,6 +101,17 @@ def _video_parts(video: ShownVideo | None) -> dict[str, str]:
     return {
         "video": f'<video controls playsinline preload="metadata"{source}></video>',
         "embedded": content,
-        "missing_reason": f"{name} cannot be played: it is not where this page looks for it, or in a form that "
-        "this browser does not know.",
+        "missing_reason": _missing_reason(video, name),
     }
+
+
+def _missing_reason(video: ShownVideo, name: str) -> str:
+    if video.plays:
+        return (
+            f"{name} cannot be played: it is not where this page looks for it, or in a form that "
+            "this browser does not know."
+        )
+    return (
+        f"Not every browser plays {name}, and this one does not. "
+        "<code>densevid caption VIDEO --web</code> makes a page that works in all."
+    )

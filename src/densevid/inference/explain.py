@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,8 @@ from densevid.events import Event
 from densevid.inference.borders import at_changes
 from densevid.inference.decoding import sentences
 from densevid.inference.rules import rules_of
-from densevid.intervals import suppress, temporal_iou
+from densevid.inference.shown_proposals import Candidates, sure_and_unsure, windows_read
+from densevid.inference.windows import Windows, cut
 from densevid.model.anchors import anchor_intervals
 from densevid.model.caption_decoder import SelfAttentionDecoder
 from densevid.model.event_mask import EventMask
@@ -33,19 +34,18 @@ from densevid.model.proposal_decoder import PickedProposals, Proposals
 from densevid.tracks import FeatureTrack
 
 Floats = npt.NDArray[np.float64]
-DIFFERENT = 0.5  # proposals that overlap a better one by more than this would show the same event again
-UNSURE = 0.7  # the paper shows two proposals scored above .9 and two below .7
-MOST_COMPARED = 2000  # suppression compares all pairs
 
 
 @dataclass(frozen=True)
 class ExplainedProposal:
-    """One proposal over T steps: its window, the learned mask f_M (None without one), the mask that was applied.
+    """One proposal over the T steps of the window it was found in; `edges` are their times, one more than there are.
 
+    `window_T` is where it lies, `learned_T` the mask f_M (None without one), `mask_T` the mask that was applied.
     `attention_LHWT` says per layer and head where the decoder looked when it chose each word W of the sentence.
     """
 
     event: Event
+    edges: Floats
     window_T: Floats
     learned_T: Floats | None
     mask_T: Floats
@@ -61,9 +61,8 @@ class ExplainedProposal:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Sure and unsure proposals of a video; `edges` are the times of its T steps, one more than there are."""
+    """Sure and unsure proposals of a video, from wherever in it they are."""
 
-    edges: Floats
     confident: tuple[ExplainedProposal, ...]
     unconfident: tuple[ExplainedProposal, ...]
 
@@ -81,42 +80,36 @@ class Explanation:
 
 @torch.inference_mode()
 def explain(loaded: LoadedModel, track: FeatureTrack, *, each: int = 2) -> Explanation:
-    """Look inside the model at `each` sure and `each` unsure proposals of a video (of its first window)."""
-    model, rules = loaded.model.eval(), rules_of(loaded.config)
-    steps = min(len(track), loaded.config.model.window)
-    video, proposals = _proposed(loaded, track, steps)
-    sure_P, unsure_P = _sure_and_unsure(proposals, steps, each)
-    anchor_P = torch.cat((sure_P, unsure_P))
-    if not len(anchor_P):
-        return Explanation(track.clock.seconds(np.arange(steps + 1)), (), ())
-    picked = proposals.pick(torch.zeros_like(anchor_P), anchor_P)
-    limit_P = torch.full_like(picked.logits_P, rules.end(steps, track.clock.seconds_per_step))
-    masks = model.event_mask(picked, proposals.steps, limit_P)
-    words, attention_PLHWT = _words_and_attention(loaded, video.select(torch.zeros_like(anchor_P)), masks.mask_PT)
-    shown = _explained(loaded, picked, masks, track, (words, attention_PLHWT))
-    edges = track.clock.seconds(np.arange(proposals.steps + 1))
-    return Explanation(edges, tuple(shown[: len(sure_P)]), tuple(shown[len(sure_P) :]))
+    """Look inside the model at `each` sure and `each` unsure proposals of a video, each in its window."""
+    loaded.model.eval()
+    windows = windows_read(loaded, track)
+    sure, unsure = sure_and_unsure([_best(loaded, track, windows, number) for number in range(len(windows))], each)
+    shown: dict[tuple[int, int], ExplainedProposal] = {}
+    for number in sorted({number for number, _ in sure + unsure}):
+        anchors = [anchor for other, anchor in sure + unsure if other == number]
+        first = float(track.seconds(windows.starts[number]))
+        explained = _explained(loaded, windows.part(track, number), anchors, first)
+        shown |= zip([(number, anchor) for anchor in anchors], explained, strict=True)
+    return Explanation(tuple(map(shown.__getitem__, sure)), tuple(map(shown.__getitem__, unsure)))
 
 
 @torch.inference_mode()
 def masks_of_anchors(loaded: LoadedModel, track: FeatureTrack, anchors: Sequence[int]) -> Floats:
-    """The masks under which the events of anchors are captioned, P x T; an anchor of -1 is the whole video."""
-    model, rules = loaded.model.eval(), rules_of(loaded.config)
-    steps = min(len(track), loaded.config.model.window)
-    _, proposals = _proposed(loaded, track, steps)
+    """The masks under which the events of anchors of one window are captioned, P x T; an anchor of -1 is all of it."""
+    loaded.model.eval()
+    _, proposals = _proposed(loaded, track)
     if not len(proposals.anchors_A2):
-        return np.ones((len(anchors), steps))
+        return np.ones((len(anchors), len(track)))
     anchor_P = torch.tensor(anchors, dtype=torch.long, device=proposals.logits_BA.device)
-    picked = proposals.pick(torch.zeros_like(anchor_P), anchor_P.clamp(min=0))
-    limit_P = torch.full_like(picked.logits_P, rules.end(steps, track.clock.seconds_per_step))
-    mask_PT = model.event_mask(picked, proposals.steps, limit_P).mask_PT
-    return _array(torch.where(anchor_P[:, None] < 0, 1.0, mask_PT))[:, :steps]
+    _, masks = _masked(loaded, track, proposals, anchor_P.clamp(min=0))
+    return _array(torch.where(anchor_P[:, None] < 0, 1.0, masks.mask_PT))[:, : len(track)]
 
 
-def _proposed(loaded: LoadedModel, track: FeatureTrack, steps: int) -> tuple[EncodedVideo, Proposals]:
-    model, config = loaded.model, loaded.config
+def _proposed(loaded: LoadedModel, part: FeatureTrack) -> tuple[EncodedVideo, Proposals]:
+    """What the network makes of one window."""
+    model, config, steps = loaded.model, loaded.config, len(part)
     with np.errstate(over="ignore"):
-        values = np.asarray(track.values[:steps], dtype=np.float32)
+        values = np.asarray(part.values, dtype=np.float32)
     if not np.isfinite(values).all():
         raise InputError("its features hold NaN, infinity or numbers too large for float32")
     values = np.pad(values, ((0, rules_of(config).steps_read(steps) - steps), (0, 0)))
@@ -126,17 +119,17 @@ def _proposed(loaded: LoadedModel, track: FeatureTrack, steps: int) -> tuple[Enc
     return video, at_changes(model.propose(video), features_1TF, own_1, config.inference.border_reach)
 
 
-def _sure_and_unsure(proposals: Proposals, steps: int, each: int) -> tuple[Tensor, Tensor]:
-    """The best anchors inside the video, and the best after them that are unsure; no two show the same event."""
-    anchors_A2 = anchor_intervals(proposals.anchors_A2)
-    intervals_A2 = proposals.intervals_BA2[0].clamp(0, steps)
-    usable_A = (anchors_A2[:, 1] <= steps + 1e-3) & (intervals_A2[:, 1] - intervals_A2[:, 0] > 1e-3)
-    score_A = proposals.logits_BA[0].masked_fill(~usable_A, -torch.inf)
-    order_A = score_A.argsort(descending=True, stable=True)[: int(usable_A.sum())][:MOST_COMPARED]
-    overlap_AA = temporal_iou(intervals_A2[order_A], intervals_A2[order_A])
-    different_P = order_A[suppress(overlap_AA > DIFFERENT)]
-    others_P = different_P[each:]
-    return different_P[:each], others_P[score_A[others_P].sigmoid() < UNSURE][:each]
+def _best(loaded: LoadedModel, track: FeatureTrack, windows: Windows, number: int) -> Candidates:
+    """The proposals of one window that lie inside it and are not cut by its borders."""
+    part, first = windows.part(track, number), windows.starts[number]
+    _, proposals = _proposed(loaded, part)
+    intervals_A2 = proposals.intervals_BA2[0].clamp(0, windows.size)
+    inside_A = anchor_intervals(proposals.anchors_A2)[:, 1] <= windows.size + 1e-3
+    whole_A = ~cut(replace(windows, starts=(first,)), intervals_A2[None] + first)[0]
+    usable_A = inside_A & whole_A & (intervals_A2[:, 1] - intervals_A2[:, 0] > 1e-3)
+    anchor_P = usable_A.nonzero()[:, 0]
+    window_P, logit_P = torch.full_like(anchor_P, number), proposals.logits_BA[0, anchor_P]
+    return Candidates(window_P, anchor_P, intervals_A2[anchor_P] + first, logit_P).different()
 
 
 def _words_and_attention(loaded: LoadedModel, video: EncodedVideo, mask_PT: Tensor) -> tuple[Tensor, Tensor]:
@@ -182,16 +175,15 @@ def _note(portions: list[Tensor]) -> Callable[[nn.Module, tuple[Any, ...]], None
 
 
 def _explained(
-    loaded: LoadedModel,
-    picked: PickedProposals,
-    masks: EventMask,
-    track: FeatureTrack,
-    told: tuple[Tensor, Tensor],
+    loaded: LoadedModel, part: FeatureTrack, anchors: Sequence[int], first: float
 ) -> list[ExplainedProposal]:
-    """Everything on the CPU, one proposal after another; words end before `<eos>`."""
-    words_PW, attention_PLHWT = told
-    whole = track.clock.seconds(min(len(track), masks.mask_PT.shape[1]))
-    seconds_P2 = np.clip(track.clock.seconds(picked.intervals_P2.double().cpu().numpy()), 0, whole)
+    """Proposals of one window, which begins `first` seconds into the video; words end before `<eos>`."""
+    video, proposals = _proposed(loaded, part)
+    picked, masks = _masked(loaded, part, proposals, torch.tensor(anchors, device=proposals.logits_BA.device))
+    alike_P = torch.zeros(len(anchors), dtype=torch.long, device=masks.mask_PT.device)
+    words_PW, attention_PLHWT = _words_and_attention(loaded, video.select(alike_P), masks.mask_PT)
+    edges = first + part.seconds(np.arange(proposals.steps + 1))
+    seconds_P2 = first + part.seconds(np.clip(_array(picked.intervals_P2), 0, len(part)))
     learned_PT = None if masks.soft_logits_PT is None else _array(masks.soft_logits_PT.sigmoid())
     window_PT, mask_PT, attention = _array(masks.window_PT), _array(masks.mask_PT), _array(attention_PLHWT)
     scores = picked.logits_P.sigmoid().tolist()
@@ -203,8 +195,17 @@ def _explained(
         learned_T = None if learned_PT is None else learned_PT[place]
         tokens = tuple(loaded.vocabulary.tokens[word] for word in said)
         looked = attention[place, :, :, : len(said)]
-        shown.append(ExplainedProposal(event, window_PT[place], learned_T, mask_PT[place], tokens, looked))
+        shown.append(ExplainedProposal(event, edges, window_PT[place], learned_T, mask_PT[place], tokens, looked))
     return shown
+
+
+def _masked(
+    loaded: LoadedModel, part: FeatureTrack, proposals: Proposals, anchor_P: Tensor
+) -> tuple[PickedProposals, EventMask]:
+    """Some proposals of a video of at most one window, and the masks they are captioned under."""
+    picked = proposals.pick(torch.zeros_like(anchor_P), anchor_P)
+    end = rules_of(loaded.config).end(len(part), part.clock.seconds_per_step)
+    return picked, loaded.model.event_mask(picked, proposals.steps, torch.full_like(picked.logits_P, end))
 
 
 def _array(values: Tensor) -> Floats:

@@ -24,6 +24,11 @@ class PaperRules:
 
     config: Config
 
+    @property
+    def reads_all(self) -> bool:
+        """Whether a video longer than the window is read in several."""
+        return self.config.inference.read != "first-window"
+
     def steps_read(self, steps: int) -> int:
         """How many steps the network reads for a video of `steps`, zeros after its own."""
         return steps
@@ -57,6 +62,11 @@ class PaperRules:
 @dataclass(frozen=True)
 class ReleasedRules(PaperRules):
     """The authors' code: zeros up to the window with a learned mask, its own end of a video, words that never stop."""
+
+    @property
+    def reads_all(self) -> bool:
+        """Not unless it is asked for."""
+        return self.config.inference.read == "all"
 
     def steps_read(self, steps: int) -> int:
         """The whole window with a learned mask, else the video's own steps."""

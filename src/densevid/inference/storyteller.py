@@ -48,8 +48,7 @@ class Storyteller:
     ) -> None:
         self.captioner, self.summary, self.calibration, self.watch = captioner, summary, calibration, watch
         self.window = captioner.config.model.window
-        read, released = captioner.config.inference.read, captioner.config.model.compat == "released"
-        self.reads_all = read == "all" or (read == "auto" and not released)
+        self.reads_all = captioner.rules.reads_all
 
     def tell(self, tracks: Iterable[Track]) -> Iterator[list[Event]]:
         """The events of every video, in the order of the videos; short ones share batches."""

@@ -31,7 +31,7 @@ export async function jobs(ids) {
   return (await ask(`/jobs?${query}`)).jobs;
 }
 
-// The events of a finished job: {timestamp: [start, end], sentence} each.
+// The events of a finished job: {timestamp: [start, end], sentence, proposal_score} each.
 export async function events(address) {
   return Object.values((await ask(address)).results)[0];
 }

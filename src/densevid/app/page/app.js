@@ -50,6 +50,7 @@ function change(entry, news) {
   const before = entry.state + entry.stage;
   Object.assign(entry, news);
   showCard(entry);
+  tally();
   if (entry.state + entry.stage !== before) announce(`${entry.name}: ${status(entry)}`);
 }
 
@@ -60,10 +61,10 @@ function add(entry) {
 }
 
 function tally() {
-  const done = entries.filter((entry) => entry.state === "done").length;
+  const [done, failed] = ["done", "failed"].map((state) => entries.filter((entry) => entry.state === state).length);
   element("videos").hidden = entries.length === 0;
   document.body.classList.toggle("smaller", entries.length > 0);
-  element("count").textContent = entries.length > 1 ? `${done} of ${entries.length} done` : "";
+  element("count").textContent = entries.length > 1 ? `${done} of ${entries.length} done${failed ? `, ${failed} failed` : ""}` : "";
 }
 
 async function removeEntry(entry) {
@@ -135,7 +136,6 @@ async function preview(entry) {
 function receive(entry, job) {
   if (!job) return change(entry, { state: "failed", error: "It was deleted on the server." });
   change(entry, job);
-  tally();
   if (entry.state === "done") preview(entry);
   const watching = entry.alone && entry.state === "done" && location.hash.length < 3 && !document.hidden;
   if (watching) location.hash = `#/jobs/${entry.id}`;

@@ -107,7 +107,8 @@ export function showEvents(entry, events) {
     return bar;
   }));
   const count = `${events.length} event${events.length === 1 ? "" : "s"}`;
-  entry.found = events.length ? count : "Nothing is happening in it that the model is sure of";
+  const surest = events.reduce((best, event) => (event.proposal_score > best.proposal_score ? event : best), events[0]);
+  entry.found = events.length ? `${count} · ${surest.sentence}` : "Nothing is happening in it that the model is sure of";
   showCard(entry);
 }
 
