@@ -38,6 +38,12 @@ def test_a_folder_goes_round_and_says_where_it_came_from(loaded: LoadedModel, tm
     assert [item.name for item in (tmp_path / "deep").iterdir()] == ["model"]
 
 
+def test_all_files_of_a_folder_may_be_read_by_the_same_people(loaded: LoadedModel, tmp_path: Path) -> None:
+    save_model(tmp_path / "model", loaded, {})
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "model").iterdir()}
+    assert len(set(modes.values())) == 1, modes
+
+
 def test_a_folder_may_hold_a_calibration(loaded: LoadedModel, tmp_path: Path) -> None:
     table = {"format": {"version": 1}, "event": {"names": ["logit"], "weights": [0.5], "bias": -1.0}}
     save_model(tmp_path / "with", replace(loaded, calibration=table), {})

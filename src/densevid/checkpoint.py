@@ -22,7 +22,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from densevid.artifacts import require_writable, toml_text
+from densevid.artifacts import atomic_path, require_writable, toml_text
 from densevid.config import Config
 from densevid.data.vocabulary import Vocabulary
 from densevid.errors import InputError
@@ -100,7 +100,8 @@ def _write_files(
 ) -> None:
     weights = {name: _stored(name, tensor, precision) for name, tensor in loaded.model.state_dict().items()}
     about = {"format": FORMAT, "provenance": provenance}  # under one key: safetensors keeps no order, so no same bytes
-    save_file(weights, folder / WEIGHTS, metadata={"densevid": json.dumps(about)})
+    with atomic_path(folder / WEIGHTS) as temporary:  # safetensors makes a file that nobody else may read
+        save_file(weights, temporary, metadata={"densevid": json.dumps(about)})
     settings = {"format": {"version": FORMAT}, **loaded.config.as_dict(), "provenance": provenance}
     (folder / CONFIG).write_text(toml_text(settings), encoding="utf-8")
     loaded.vocabulary.save(folder / VOCABULARY)

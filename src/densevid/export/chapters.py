@@ -14,7 +14,6 @@ from densevid.events import Event
 from densevid.export.subtitles import printable
 
 YOUTUBE_SHORTEST = 10.0  # seconds; YouTube ignores all chapters if one is shorter
-YOUTUBE_FEWEST = 3
 OPENING = "Opening"  # YouTube wants a chapter at 0:00
 
 
