@@ -6,13 +6,16 @@ import csv
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from densevid.cli import main
 from densevid.config import load_config
+from densevid.demo import WIDTHS
 from densevid.events import read_events
 from densevid.training import checkpointing
 from tiny_run import assert_same_weights, settings, train_here, weights, words, write_tiny_data
@@ -148,6 +151,23 @@ def test_the_seed_decides(data: Path, tmp_path: Path) -> None:
         assert_same_weights(tmp_path / "a", tmp_path / "c")
 
 
+def test_the_pace_is_of_learning_not_of_validating(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from densevid.training import recorded_loop
+
+    real, pause = recorded_loop.validation_losses, 2.0
+
+    def slow(*inputs: Any) -> dict[str, float]:
+        time.sleep(pause)
+        return real(*inputs)
+
+    monkeypatch.setattr(recorded_loop, "validation_losses", slow)
+    assert train_here(data, tmp_path / "run") == 0
+    segments = sum(len(entry["timestamps"]) for entry in json.loads((data / "train.json").read_text()).values())
+    training = [row for row in rows(tmp_path / "run") if row["split"] == "training"]
+    spent = sum(segments / len(training) * 2 / float(row["samples_per_second"]) for row in training)
+    assert spent < pause, f"{segments} segments in each of two epochs took {spent:.1f} s, the pause counted"
+
+
 def wrong(capsys: pytest.CaptureFixture[str], command: list[str]) -> str:
     """The last line on stderr of a command that must end with 2."""
     capsys.readouterr()
@@ -166,6 +186,11 @@ def test_what_is_wrong_is_one_line(run: Path, data: Path, tmp_path: Path, capsys
     assert "--workers must be at least 0" in wrong(capsys, words(data, tmp_path / "a", "--workers", "-1"))
     lonely = words(data, tmp_path / "a", "--validation-features", "x", validate=False)
     assert "needs --validation" in wrong(capsys, lonely)
+    composed = ["train", "timelines", "--timelines", str(tmp_path), "--validation", str(data / "val.json")]
+    assert "--validation needs --validation-features" in wrong(capsys, [*composed, "--out", str(tmp_path / "a")])
+    wide = wrong(capsys, words(data, tmp_path / "a", *settings("features.widths=[2048, 1024]")))
+    named = [name for name, _ in WIDTHS], [width for _, width in WIDTHS]
+    assert f"--set 'features.streams={json.dumps(named[0])}' --set 'features.widths={named[1]}'" in wide
     assert "no such kind of device" in wrong(capsys, words(data, tmp_path / "a", "--device", "abacus"))
     assert "training.ema" in wrong(capsys, words(data, tmp_path / "a", *settings("training.ema=1.0")))
     missing = [*words(data, tmp_path / "a"), "--annotations", str(tmp_path / "none.json")]
