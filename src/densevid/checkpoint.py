@@ -100,7 +100,10 @@ def _write_files(
 ) -> None:
     weights = {name: _stored(name, tensor, precision) for name, tensor in loaded.model.state_dict().items()}
     about = {"format": FORMAT, "provenance": provenance}  # under one key: safetensors keeps no order, so no same bytes
-    save_file(weights, folder / WEIGHTS, metadata={"densevid": json.dumps(about)})
+    try:
+        save_file(weights, folder / WEIGHTS, metadata={"densevid": json.dumps(about)})
+    except SafetensorError as error:  # a full disk, for one, which it does not tell as an OSError
+        raise InputError(f"cannot write {folder / WEIGHTS}: {error}") from error
     settings = {"format": {"version": FORMAT}, **loaded.config.as_dict(), "provenance": provenance}
     (folder / CONFIG).write_text(toml_text(settings), encoding="utf-8")
     loaded.vocabulary.save(folder / VOCABULARY)

@@ -209,6 +209,26 @@ def test_a_loss_that_is_not_a_number_stops_the_run(
     assert all(torch.isfinite(tensor).all() for tensor in tensors.values() if tensor.is_floating_point())
 
 
+FULL_DISK = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))
+from densevid.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_a_full_disk_is_one_line_and_leaves_no_half_file(data: Path, tmp_path: Path) -> None:
+    """A limit on the size of files stands for the disk: it fails in the same calls."""
+    command = words(data, tmp_path / "run", "--threads", "1")
+    done = subprocess.run([sys.executable, "-c", FULL_DISK, *command], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
+    last = done.stderr.strip().splitlines()[-1]
+    assert "cannot write" in last and "best.safetensors" in last and "--resume" in last
+    assert list((tmp_path / "run" / "checkpoints").iterdir()) == []
+    again = subprocess.run([sys.executable, "-m", "densevid", *command, "--resume"], capture_output=True, timeout=300)
+    assert again.returncode == 0 and (tmp_path / "run" / "model" / "weights.safetensors").exists()
+
+
 def test_a_split_of_the_same_file_validates(data: Path, tmp_path: Path) -> None:
     files = {name: json.loads((data / f"{name}.json").read_text()) for name in ("train", "val")}
     database = {
