@@ -100,8 +100,11 @@ def _write_files(
 ) -> None:
     weights = {name: _stored(name, tensor, precision) for name, tensor in loaded.model.state_dict().items()}
     about = {"format": FORMAT, "provenance": provenance}  # under one key: safetensors keeps no order, so no same bytes
-    with atomic_path(folder / WEIGHTS) as temporary:  # safetensors makes a file that nobody else may read
-        save_file(weights, temporary, metadata={"densevid": json.dumps(about)})
+    try:
+        with atomic_path(folder / WEIGHTS) as temporary:  # safetensors makes a file that nobody else may read
+            save_file(weights, temporary, metadata={"densevid": json.dumps(about)})
+    except SafetensorError as error:  # a full disk, for one, which it does not tell as an OSError
+        raise InputError(f"cannot write {folder / WEIGHTS}: {error}") from error
     settings = {"format": {"version": FORMAT}, **loaded.config.as_dict(), "provenance": provenance}
     (folder / CONFIG).write_text(toml_text(settings), encoding="utf-8")
     loaded.vocabulary.save(folder / VOCABULARY)

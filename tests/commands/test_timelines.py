@@ -92,7 +92,7 @@ def test_clips_as_they_are(clips: Path, tmp_path: Path) -> None:
         ),
         (("--split", "test", "--videos", 0), "--videos must be at least 1"),
         (("--split", "test", "--seed", -1), "the seed must not be negative"),
-        (("--split", "test", "--pixels"), "needs features.npy or a folder clips/"),
+        (("--split", "test", "--pixels"), "has no folder clips/ of .mp4 files, which --pixels needs"),
         (("--split", "test", "--layouts", "absent.json"), "absent.json: no such file"),
     ],
 )

@@ -6,13 +6,16 @@ import csv
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from densevid.cli import main
 from densevid.config import load_config
+from densevid.demo import WIDTHS
 from densevid.events import read_events
 from densevid.training import checkpointing
 from tiny_run import assert_same_weights, settings, train_here, weights, words, write_tiny_data
@@ -148,6 +151,23 @@ def test_the_seed_decides(data: Path, tmp_path: Path) -> None:
         assert_same_weights(tmp_path / "a", tmp_path / "c")
 
 
+def test_the_pace_is_of_learning_not_of_validating(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from densevid.training import recorded_loop
+
+    real, pause = recorded_loop.validation_losses, 2.0
+
+    def slow(*inputs: Any) -> dict[str, float]:
+        time.sleep(pause)
+        return real(*inputs)
+
+    monkeypatch.setattr(recorded_loop, "validation_losses", slow)
+    assert train_here(data, tmp_path / "run") == 0
+    segments = sum(len(entry["timestamps"]) for entry in json.loads((data / "train.json").read_text()).values())
+    training = [row for row in rows(tmp_path / "run") if row["split"] == "training"]
+    spent = sum(segments / len(training) * 2 / float(row["samples_per_second"]) for row in training)
+    assert spent < pause, f"{segments} segments in each of two epochs took {spent:.1f} s, the pause counted"
+
+
 def wrong(capsys: pytest.CaptureFixture[str], command: list[str]) -> str:
     """The last line on stderr of a command that must end with 2."""
     capsys.readouterr()
@@ -166,6 +186,11 @@ def test_what_is_wrong_is_one_line(run: Path, data: Path, tmp_path: Path, capsys
     assert "--workers must be at least 0" in wrong(capsys, words(data, tmp_path / "a", "--workers", "-1"))
     lonely = words(data, tmp_path / "a", "--validation-features", "x", validate=False)
     assert "needs --validation" in wrong(capsys, lonely)
+    composed = ["train", "timelines", "--timelines", str(tmp_path), "--validation", str(data / "val.json")]
+    assert "--validation needs --validation-features" in wrong(capsys, [*composed, "--out", str(tmp_path / "a")])
+    wide = wrong(capsys, words(data, tmp_path / "a", *settings("features.widths=[2048, 1024]")))
+    named = [name for name, _ in WIDTHS], [width for _, width in WIDTHS]
+    assert f"--set 'features.streams={json.dumps(named[0])}' --set 'features.widths={named[1]}'" in wide
     assert "no such kind of device" in wrong(capsys, words(data, tmp_path / "a", "--device", "abacus"))
     assert "training.ema" in wrong(capsys, words(data, tmp_path / "a", *settings("training.ema=1.0")))
     missing = [*words(data, tmp_path / "a"), "--annotations", str(tmp_path / "none.json")]
@@ -182,6 +207,26 @@ def test_a_loss_that_is_not_a_number_stops_the_run(
     tensors, state = checkpointing.read(tmp_path / "run" / "checkpoints" / "last.safetensors")
     assert state["step"] >= 1
     assert all(torch.isfinite(tensor).all() for tensor in tensors.values() if tensor.is_floating_point())
+
+
+FULL_DISK = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))
+from densevid.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_a_full_disk_is_one_line_and_leaves_no_half_file(data: Path, tmp_path: Path) -> None:
+    """A limit on the size of files stands for the disk: it fails in the same calls."""
+    command = words(data, tmp_path / "run", "--threads", "1")
+    done = subprocess.run([sys.executable, "-c", FULL_DISK, *command], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
+    last = done.stderr.strip().splitlines()[-1]
+    assert "cannot write" in last and "best.safetensors" in last and "--resume" in last
+    assert list((tmp_path / "run" / "checkpoints").iterdir()) == []
+    again = subprocess.run([sys.executable, "-m", "densevid", *command, "--resume"], capture_output=True, timeout=300)
+    assert again.returncode == 0 and (tmp_path / "run" / "model" / "weights.safetensors").exists()
 
 
 def test_a_split_of_the_same_file_validates(data: Path, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from densevid.reproduce.definitions import Column, Table, datasets
 from densevid.reproduce.filled_table import Cell, FilledLine, FilledTable
 from densevid.reproduce.present import cell_text, latex, notes_of, shown
 from densevid.reproduce.qualitative import spread_out
-from densevid.reproduce.ranking import choices
+from densevid.reproduce.ranking import choices, ranking_table
 from densevid.reproduce.train_models import sitting_seconds
 
 COLUMNS = (Column("M", "learned", "2017.METEOR"), Column("SODA_c", "summary", "SODA_c"))
@@ -50,12 +50,20 @@ def test_choices_are_ranked_by_gain_per_cost() -> None:
     assert found[1].differences == (0.0, -2.0)
 
 
+def test_a_choice_that_changes_nothing_has_no_price() -> None:
+    table = filled(line("ours", 8.0, 10, 10), line("same, and twice as fast", 8.0, 5, 5))
+    assert ranking_table(table).rows == [["same, and twice as fast", "+0.00", "+0.00", "–", "–", "–"]]
+
+
 def test_the_papers_numbers_stand_beside_ours() -> None:
     table = filled(line("ours", 8.0, 10, 10), line("other", None, 1, 1, notes=("not trained yet",)))
     text = shown(replace(table, lines=(replace(table.lines[0], paper={"M": 9.56}), table.lines[1])))
     assert text.header[:4] == ["", "M", "M (paper)", "SODA_c"]
     assert text.rows[0][:4] == ["ours", "10.00", "9.56", "8.00"] and text.rows[1][:4] == ["other", "10.00", "–", "–"]
     assert "other: not trained yet." in notes_of(table)
+    assert notes_of(table)[0].endswith(" One seed.")
+    three = replace(table.lines[0], cells=(Cell((1.0, 2.0, 3.0), 3),) * 2)
+    assert notes_of(replace(table, lines=(three,)))[0].endswith(" Mean ± standard deviation over 3 seeds.")
     assert r"$\Delta$ SODA\_c" in latex(table) and "–" not in latex(table)
 
 

@@ -83,6 +83,9 @@ def test_every_line_of_every_table_is_there_and_filled(results: Path, number: in
             assert each["group"] == "oracle" or each["train_minutes"]["mean"] > 0
     baselines = {line["title"] for line in filled["lines"] if line["group"] == "baseline"}
     assert {"most frequent sentence", "shuffled features"} <= baselines
+    for ending in (".md", ".tex"):
+        assert "not a result" in (results / "tables" / f"table-{number}{ending}").read_text(), "it is a quick one"
+    assert any("not a result" in fact for fact in filled["facts"])
     for ending in (".md", ".tex", ".png"):
         assert (results / "tables" / f"table-{number}{ending}").stat().st_size > 0
 

@@ -54,7 +54,7 @@ def test_watch_names_the_videos_of_a_bad_batch() -> None:
     bad = good.clone()
     bad[[0, 3, 6]] = torch.nan
     with pytest.raises(InputError, match=r"step 3: total nan, mask nan is not finite, with the videos x, y;"):
-        watch.add(3, ["x", "y"], bad)
+        watch.add(3, ["x", "y", "x"], bad)
     overflown = good.clone()
     overflown[5] = torch.inf
     with pytest.raises(InputError, match=r"gradient inf is not finite, with the videos v0, .* v7 and 2 more"):

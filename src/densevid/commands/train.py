@@ -1,7 +1,7 @@
 """Train a model from annotation files and features, and write a run folder that `densevid predict` can use.
 
-CONFIG is a TOML file or a preset: activitynet, youcook2, proposal-only, caption-only, modern. The run folder holds the
-settings, environment, vocabulary, metrics.csv, loss curves, checkpoints, model/ (the best) and model-last/.
+CONFIG is a TOML file or a preset: activitynet, youcook2, proposal-only, caption-only, modern, timelines. The run folder
+holds the settings, environment, vocabulary, metrics.csv, loss curves, checkpoints, model/ (the best) and model-last/.
 
   densevid train activitynet --annotations train.json --features features/training \\
       --validation val_1.json --validation-features features/validation --out runs/paper
@@ -10,7 +10,7 @@ settings, environment, vocabulary, metrics.csv, loss curves, checkpoints, model/
   densevid train modern --annotations train.json --features store --out runs/modern --resume
   densevid train runs/a/config.toml --from runs/a/model --set 'training.reward="cider"' \\
       --annotations train.json --features store --out runs/a-cider
-  densevid train modern --timelines CLIPS --split train-fit --validation-split train-dev --workers 8 --out runs/clips
+  densevid train timelines --timelines CLIPS --split train-fit --validation-split train-dev --workers 8 --out runs/clips
   torchrun --nproc-per-node 8 -m densevid train activitynet --annotations train.json --features store --out runs/eight
 """
 
@@ -106,16 +106,19 @@ def _clips(arguments: argparse.Namespace, split: str) -> ClipFiles:
 
 def _validation(arguments: argparse.Namespace) -> DataFiles | ClipFiles | None:
     """Files of their own, or another split of the training files or clips."""
+    from densevid.errors import InputError
+
     if not (arguments.validation or arguments.validation_split):
         if arguments.validation_features:
-            from densevid.errors import InputError
-
             raise InputError("--validation-features needs --validation FILE or --validation-split NAME")
         return None
     if not arguments.validation and arguments.timelines is not None:
         return _clips(arguments, arguments.validation_split)
     annotations = arguments.validation or arguments.annotations
-    features = arguments.validation_features or arguments.features
+    # beside --timelines, --features are those of the clips, not of these videos
+    features = arguments.validation_features or (arguments.features if arguments.timelines is None else None)
+    if features is None:
+        raise InputError("with --timelines, --validation needs --validation-features STORE, the features of its videos")
     return _files(arguments, annotations, features, arguments.validation_split)
 
 

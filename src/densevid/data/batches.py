@@ -7,6 +7,7 @@ which order, is `loading`'s to say.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -236,7 +237,8 @@ def _require_widths(source: FeatureSource, config: Config) -> None:
         wanted = streams_text(tuple(zip(config.features.streams, config.features.widths, strict=True)))
         raise InputError(
             f"the features are {streams_text(source.streams)}, the settings want {wanted};"
-            " set features.streams and features.widths"
+            f" to learn from them: --set 'features.streams={json.dumps([name for name, _ in source.streams])}'"
+            f" --set 'features.widths={[width for _, width in source.streams]}'"
         )
 
 

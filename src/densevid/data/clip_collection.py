@@ -71,6 +71,8 @@ class ClipCollection:
             _check_rows(folder / "clips.json", clips, len(values_RF))
             return cls(folder, clips, values_RF)
         if not (folder / "clips").is_dir():
+            if pixels:
+                raise InputError(f"{folder}: has no folder clips/ of .mp4 files, which --pixels needs")
             raise InputError(f"{folder}: a clip collection needs features.npy or a folder clips/ of .mp4 files")
         collection = cls(folder, clips)
         absent = [clip.name for clip in clips if not collection.file(clip).is_file()]

@@ -145,7 +145,7 @@ class Reproduction:
 
     def score(self) -> list[Path]:
         """Score what was predicted, fill the tables and write everything that people read; the files."""
-        from densevid.reproduce.filled_table import Filler
+        from densevid.reproduce.filled_table import QUICK, Filler
         from densevid.reproduce.present import write_report, write_table
         from densevid.reproduce.score_predictions import Scorer
 
@@ -159,7 +159,7 @@ class Reproduction:
             if table.submission:
                 written += self._submission(table.submission)
         written += self._pages()
-        quick = " (quick: a check of the machinery, not a result)" if self.request.quick else ""
+        quick = f" ({QUICK})" if self.request.quick else ""
         return [*written, write_report(self.folder / "tables", f"{self.request.dataset.title}{quick}")]
 
     def _submission(self, row: str) -> list[Path]:

@@ -19,6 +19,7 @@ from densevid.reproduce.score_predictions import Scorer, events_per_video, part_
 from densevid.reproduce.table_lines import GRADIENT, Group, Line
 
 TIMES = ("events", "train_minutes", "train_speed", "predict_ms")
+QUICK = "quick: a check of the machinery, not a result"
 
 
 @dataclass(frozen=True)
@@ -209,4 +210,5 @@ class Filler:
         }
         told = {(known["device"], known["parallel"]) for run in runs.values() if (known := run.trained)}
         trained = (f"Trained on {device}, {parallel} at a time" for device, parallel in sorted(told))
-        return (*self.predictor.data.coverage(), *trained)
+        quick = (QUICK,) if self.predictor.runs.quick else ()
+        return (*quick, *self.predictor.data.coverage(), *trained)

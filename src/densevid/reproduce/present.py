@@ -8,8 +8,8 @@ from pathlib import Path
 from densevid.artifacts import provenance, write_json, write_text
 from densevid.evaluation.report import Table as ShownTable
 from densevid.evaluation.report import as_latex, as_markdown
+from densevid.reproduce.filled_table import QUICK, Cell, FilledLine, FilledTable
 from densevid.reproduce.filled_table import TIMES as LINE_TIMES
-from densevid.reproduce.filled_table import Cell, FilledLine, FilledTable
 from densevid.reproduce.ranking import ranking_table
 from densevid.reproduce.table_plots import plot_bars, plot_recall
 
@@ -32,7 +32,8 @@ def shown(filled: FilledTable) -> ShownTable:
             cells.append(cell_text(cell))
             cells += [f"{line.paper[head]:.2f}" if head in line.paper else NOTHING] if head in papers else []
         rows.append([*cells, *_times(line)])
-    title = f"Table {filled.table.number}. {filled.table.caption}. {filled.dataset.title}"
+    mark = f" ({QUICK})" if QUICK in filled.facts else ""
+    title = f"Table {filled.table.number}. {filled.table.caption}. {filled.dataset.title}{mark}"
     return ShownTable(title, [*header, *TIMES], rows)
 
 
@@ -52,8 +53,9 @@ def _times(line: FilledLine) -> list[str]:
 def notes_of(filled: FilledTable) -> list[str]:
     """What to know besides the numbers."""
     seeds = max((cell.seeds for line in filled.lines for cell in line.cells), default=0)
-    notes = [f"Data: {filled.dataset.about}. Mean ± standard deviation over {seeds} seed{'s' * (seeds != 1)}."]
-    notes += [f"{fact}." for fact in filled.facts]
+    spread = f"Mean ± standard deviation over {seeds} seeds" if seeds > 1 else "One seed"
+    notes = [f"Data: {filled.dataset.about}. {spread}."]
+    notes += [f"{fact}." for fact in filled.facts if fact != QUICK]  # which the title says
     notes += [f"{line.title}: {'; '.join(line.notes)}." for line in filled.lines if line.notes]
     return notes
 

@@ -77,7 +77,7 @@ def ranking_table(filled: FilledTable) -> ShownTable:
             choice.title,
             *("–" if change is None else f"{change:+.2f}" for change in choice.differences),
             "–" if not choice.gain else "ours" if choice.reference_wins else "this",
-            "–" if choice.cost is None else f"{choice.cost:+.0f} %",
+            "–" if choice.cost is None or not choice.gain else f"{choice.cost:+.0f} %",
             _bargain(choice),
         ]
         for choice in choices(filled)

@@ -54,7 +54,10 @@ def write(path: Path, tensors: Tensors, state: Mapping[str, Any]) -> None:
     """Put a checkpoint in place of an older one."""
     on_host = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
     with atomic_path(path) as temporary:
-        save_file(on_host, temporary, metadata={"state": json.dumps(state, allow_nan=False)})
+        try:
+            save_file(on_host, temporary, metadata={"state": json.dumps(state, allow_nan=False)})
+        except SafetensorError as error:  # a full disk, for one, which it does not tell as an OSError
+            raise InputError(f"cannot write {path}: {error}; make room, then --resume") from error
 
 
 def duplicate(path: Path, name: Path) -> None:

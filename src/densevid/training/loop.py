@@ -47,12 +47,13 @@ class Loop:
         for batch in self.loader.batches(position.epoch, position.batch):
             values = self.learner.learn(batch, position.epoch)
             position.batch += 1
+            self.learnt(len(batch))
             for row in watch.add(self.learner.step, batch.videos, values):
                 self._count(row)
             if self.wants_all():
                 for row in watch.drain():
                     self._count(row)
-            self.after_step(len(batch))
+            self.after_step()
             if self.stopped():
                 break
         for row in watch.drain():
@@ -74,8 +75,11 @@ class Loop:
     def after_values(self, row: dict[str, float]) -> None:
         """The losses of a step are known; on a GPU that is some steps later."""
 
-    def after_step(self, samples: int) -> None:
-        """A batch has been learnt from."""
+    def learnt(self, samples: int) -> None:
+        """A batch of so many has gone to the learner."""
+
+    def after_step(self) -> None:
+        """All is done for this batch."""
 
     def judge(self, report: EpochReport) -> float:
         """The loss that decides about a plateau: the validation's, where there is one."""

@@ -66,7 +66,9 @@ class RecordedLoop(Loop):
         seed = self.settings.seed
         self.position = checkpointing.restore(self.learner, tensors, state, rank=self.ranks.rank, seed=seed)
         self._known, self._recent = self.learner.step, Sums(**state["recent"])
-        self.report(f"resumed at step {self.learner.step:,}, epoch {self.position.epoch + 1}")
+        epoch, epochs = self.position.epoch, self.settings.epochs
+        where = f"epoch {epoch + 1} of {epochs}" if epoch < epochs else "the end: all epochs are done"
+        self.report(f"resumed at step {self.learner.step:,}, {where}")
 
     @contextmanager
     def shown(self) -> Iterator[None]:
@@ -96,9 +98,12 @@ class RecordedLoop(Loop):
         if self._known % LOG_EVERY == 0:
             self._log_training()
 
-    def after_step(self, samples: int) -> None:
-        """Count, and write a checkpoint where one is due."""
+    def learnt(self, samples: int) -> None:
+        """Count."""
         self._samples += samples * self.ranks.count
+
+    def after_step(self) -> None:
+        """Write a checkpoint where one is due."""
         if self._checkpoint_due():
             self._save(self.folder.last)
 
@@ -129,6 +134,7 @@ class RecordedLoop(Loop):
         self._is_best = False
         if self._records is not None:
             self._records.draw()
+        self._samples, self._since = 0, time.perf_counter()  # the pace is that of learning alone
 
     def finish(self) -> None:
         """The run is over, or was stopped: a checkpoint to go on from, the newest model, and the curves."""

@@ -87,7 +87,7 @@ def _is_finite(value: float) -> bool:
 def _not_finite(pending: _Pending, row: dict[str, float], own_total: float) -> InputError:
     """All ranks come here in the same step, for the values are those of all; each says what it had in its batch."""
     mine = list(pending.videos) if not _is_finite(own_total) or _is_finite(row["total"]) else []
-    videos = [video for part in gather(mine) for video in part]
+    videos = list(dict.fromkeys(video for part in gather(mine) for video in part))  # one may be there for two segments
     named = ", ".join(videos[:8]) + (f" and {len(videos) - 8} more" if len(videos) > 8 else "")
     bad = ", ".join(f"{name} {value}" for name, value in row.items() if not _is_finite(value))
     return InputError(
