@@ -18,7 +18,6 @@ import pytest
 import densevid
 from densevid.captioning.cache import Cache
 from densevid.captioning.chosen_events import Choice, ChosenEvents
-from densevid.captioning.given_segments import unseen
 from densevid.captioning.installed_models import find_model
 from densevid.captioning.outputs import Target
 from densevid.captioning.timeline_document import timeline_document
@@ -27,6 +26,7 @@ from densevid.captioning.video_captions import FoundEvents, VideoCaptions
 from densevid.cli import main
 from densevid.data.extraction import extract_many
 from densevid.events import read_events
+from densevid.inference.given_segments import unseen
 from densevid.tracks import Clock, FeatureTrack
 from made_videos import constant, make_video
 

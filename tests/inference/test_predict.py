@@ -167,8 +167,11 @@ def test_segments_come_in_every_form(folder: Path, form: str) -> None:
 def test_segments_nobody_sees_are_counted(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     spans = [[0, 1], [2.9, 9], [3, 4], [100, 101]]  # the window of 12 steps ends at 3 seconds
     (folder / "segments.json").write_text(json.dumps({"c": {"timestamps": spans}}))
-    assert main(command(folder, "--segments", str(folder / "segments.json"))) == 0
-    assert "2 given segments begin after all" in capsys.readouterr().err
+    flags = ("--segments", str(folder / "segments.json"))
+    assert main(command(folder, *flags, "--set", "inference.read=first-window")) == 0
+    assert "2 of the given segments begin after all" in capsys.readouterr().err
+    assert main(command(folder, *flags)) == 0  # each is read in a window around it, and the video ends at 5 seconds
+    assert "1 of the given segments begin after all" in capsys.readouterr().err
 
 
 def test_the_model_is_named_by_its_content(folder: Path) -> None:

@@ -68,7 +68,7 @@ def chosen_events(
 ) -> ChosenEvents:
     """The events of a track, as they were asked for."""
     if choice.segments is not None:
-        from densevid.captioning.given_segments import caption_segments
+        from densevid.inference.given_segments import caption_segments
 
         return ChosenEvents(tuple(caption_segments(captioner, track, choice.segments)))
     from densevid.inference.calibration import Calibration

@@ -164,7 +164,7 @@ class VideoCaptioner:
         return reduction.recipe(source.recipe).id == recipe.id
 
     def _find(self, track: FeatureTrack, warning: str | None, choice: Choice, watch: Watch) -> FoundEvents:
-        from densevid.captioning.given_segments import unseen
+        from densevid.inference.given_segments import unseen
 
         chosen = self.caption_track(track, choice, watch)
         if choice.segments and (count := unseen(self.captioner, track, choice.segments)):

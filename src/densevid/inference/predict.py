@@ -22,6 +22,7 @@ from densevid.errors import InputError
 from densevid.events import Event
 from densevid.inference.calibration import Calibration
 from densevid.inference.captioner import Captioner, Precision
+from densevid.inference.given_segments import caption_segments_many, unseen
 from densevid.inference.storyteller import Storyteller, Track
 from densevid.inference.summary import SummaryRules
 
@@ -121,8 +122,7 @@ class OpenedJob:
         for video in videos:
             try:
                 track = self.source.track(video)
-                in_windows = self.segments is None and self.teller.is_long(track)
-                part.tracks[video] = track if in_windows else self.captioner.read(track)
+                part.tracks[video] = track if self.teller.is_long(track) else self.captioner.read(track)
             except (InputError, MemoryError) as error:
                 part.failures[video] = _named(video, error)
         return part
@@ -141,10 +141,10 @@ class OpenedJob:
     def _events(self, tracks: dict[str, Track]) -> Iterator[list[Event]]:
         if self.segments is None:
             return self.teller.tell(tracks.values())
-        return self.captioner.caption_segments_many((track, self.segments[video]) for video, track in tracks.items())
+        return caption_segments_many(self.captioner, ((track, self.segments[video]) for video, track in tracks.items()))
 
     def _unseen(self, video: str, track: Track) -> int:
-        return 0 if self.segments is None else self.captioner.unseen(track, self.segments[video])
+        return 0 if self.segments is None else unseen(self.captioner, track, self.segments[video])
 
 
 def predict(job: PredictionJob, report: Report = lambda line: None) -> Predictions:
