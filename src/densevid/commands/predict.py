@@ -90,7 +90,9 @@ def run(arguments: argparse.Namespace) -> None:
 def _complain(predictions: Predictions) -> None:
     """Say what is not as it was asked for; videos that were left out make the command fail, after all is written."""
     if predictions.unseen:
-        _report(f"{predictions.unseen} of the given segments begin after all that the model reads; the last step stands in")
+        _report(
+            f"{predictions.unseen} of the given segments begin after all that the model reads; the last step stands in"
+        )
     if predictions.interrupted:
         raise KeyboardInterrupt
     failures = list(predictions.failures.values())

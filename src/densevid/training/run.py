@@ -133,6 +133,8 @@ def pick_device(name: str | None) -> torch.device:
 
 
 def _device_text(device: torch.device, ranks: Ranks, config: Config) -> str:
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else f"{torch.get_num_threads()} CPU threads"
+    threads = torch.get_num_threads()
+    on_cpu = f"{threads} CPU thread" + "s" * (threads != 1)
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else on_cpu
     precision = config.training.precision if device.type == "cuda" else "float32"
     return f"{ranks.count} x {name}, {precision}" if ranks.count > 1 else f"{name}, {precision}"

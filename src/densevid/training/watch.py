@@ -92,5 +92,5 @@ def _not_finite(pending: _Pending, row: dict[str, float], own_total: float) -> I
     bad = ", ".join(f"{name} {value}" for name, value in row.items() if not _is_finite(value))
     return InputError(
         f"step {pending.step}: {bad} is not finite, with the videos {named};"
-        " the last good checkpoint is kept: look at these features, or lower training.learning_rate"
+        " the last good checkpoint, if there was one, is kept: look at these features, or lower training.learning_rate"
     )
