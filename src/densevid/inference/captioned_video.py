@@ -17,9 +17,9 @@ from densevid.tracks import Clock
 
 @dataclass(frozen=True)
 class ReadTrack:
-    """What the network reads of a track, found to be numbers, and the clock that times it."""
+    """What the network reads of a track, found to be numbers, and the clock that times it. Half precision stays."""
 
-    values_TF: npt.NDArray[np.float32]
+    values_TF: npt.NDArray[np.float16] | npt.NDArray[np.float32]
     clock: Clock
 
 

@@ -153,8 +153,10 @@ class Captioner:
         if isinstance(track, ReadTrack):
             return track
         with self.stages("read"), np.errstate(over="ignore"):
-            values = np.require(track.values[: self.config.model.window], np.float32, ["C", "W"])
-            certain = bool(torch.from_numpy(values).sum().isfinite())  # all threads, one pass; most videos pass it
+            stored = track.values[: self.config.model.window]
+            values = np.require(stored, np.float16 if stored.dtype == np.float16 else np.float32, ["C", "W"])
+            total = torch.from_numpy(values).sum(dtype=torch.float32)  # all threads, one pass; most videos pass it
+            certain = bool(total.isfinite())
         if not certain and not np.isfinite(values).all():
             raise InputError("its features hold NaN, infinity or numbers too large for float32")
         return ReadTrack(values, track.clock)

@@ -1,13 +1,14 @@
 """Tracks of a batch on their way to the device: side by side, zeros where one is shorter, and how long each is.
 
 On a GPU a batch travels on a queue of its own, from memory that the device can fetch by itself, while it still works
-on the batch before.
+on the batch before. What is stored in half precision travels so, half the bytes, and becomes float32 over there.
 """
 
 from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -45,7 +46,9 @@ class Uploads:
         steps = [len(read.values_TF) for read in reads]
         read_steps = [self.rules.steps_read(count) for count in steps]
         longest = max(max(read_steps), min(-(-max(read_steps) // multiple) * multiple, self.window))
-        features_BTF = self._room(len(reads), longest, reads[0].values_TF.shape[1])
+        half = all(read.values_TF.dtype == np.float16 for read in reads)
+        shape = (len(reads), longest, reads[0].values_TF.shape[1])
+        features_BTF = torch.empty(shape, dtype=torch.half if half else None, pin_memory=self.queue is not None)
         for row_TF, read in zip(features_BTF.numpy(), reads, strict=True):
             _copied(row_TF[: len(read.values_TF)], read, alone=len(reads) == 1)
             row_TF[len(read.values_TF) :] = 0
@@ -55,7 +58,7 @@ class Uploads:
             lengths_3B = lengths_3B.float()
         with nullcontext() if self.queue is None else torch.cuda.stream(self.queue):
             sent = [self._sent(values) for values in (features_BTF, lengths_3B)]
-        return Uploaded(sent[0], sent[1], min(read_steps) < longest)
+            return Uploaded(sent[0].float(), sent[1], min(read_steps) < longest)
 
     def arrived(self, uploaded: Uploaded) -> Uploaded:
         """What is computed from now on waits for it."""
@@ -66,16 +69,13 @@ class Uploads:
                 values.record_stream(now)
         return uploaded
 
-    def _room(self, *shape: int) -> Tensor:
-        return torch.empty(shape, pin_memory=self.queue is not None)
-
     def _sent(self, values: Tensor) -> Tensor:
         if self.queue is None:
             return values.to(self.device)
         return values.pin_memory().to(self.device, non_blocking=True)
 
 
-def _copied(row_TF: npt.NDArray[np.float32], read: ReadTrack, *, alone: bool) -> None:
+def _copied(row_TF: npt.NDArray[Any], read: ReadTrack, *, alone: bool) -> None:
     """By torch's threads, or, for one video, without: they would have to be woken first."""
     if alone:
         np.copyto(row_TF, read.values_TF)
