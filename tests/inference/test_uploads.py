@@ -1,4 +1,4 @@
-"""Batches on their way to the device: zeros behind short videos; half precision is a shorter way to the same numbers."""
+"""Batches on their way to the device: zeros behind short videos; half precision is a shorter way to the same."""
 
 from __future__ import annotations
 

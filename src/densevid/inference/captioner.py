@@ -155,9 +155,8 @@ class Captioner:
         with self.stages("read"), np.errstate(over="ignore"):
             stored = track.values[: self.config.model.window]
             values = np.require(stored, np.float16 if stored.dtype == np.float16 else np.float32, ["C", "W"])
-            total = torch.from_numpy(values).sum(dtype=torch.float32)  # all threads, one pass; most videos pass it
-            certain = bool(total.isfinite())
-        if not certain and not np.isfinite(values).all():
+            extremes = torch.stack(torch.from_numpy(values).aminmax()) if values.size else torch.zeros(2)
+        if not bool(extremes.isfinite().all()):  # NaN is both
             raise InputError("its features hold NaN, infinity or numbers too large for float32")
         return ReadTrack(values, track.clock)
 
