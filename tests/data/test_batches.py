@@ -147,7 +147,8 @@ def test_annotations_and_features_that_do_not_meet(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"none of the events of 1 videos with features lies in the window"):
         SegmentDataset(late, source, VOCABULARY, config())
     with pytest.raises(
-        InputError, match=r"features are a 3 \+ b 2, the settings want resnet 2048 \+ bn 1024; set features"
+        InputError,
+        match=r"features are a 3 \+ b 2, the settings want resnet 2048 \+ bn 1024; to learn from them: --set",
     ):
         SegmentDataset(late, source, VOCABULARY, Config())
 
