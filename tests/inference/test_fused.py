@@ -58,7 +58,7 @@ def test_norm_is_written_where_it_is_wanted(norm: nn.Module) -> None:
     assert not place[:4].any() and not place[25:].any()
 
 
-READINGS = [None, Reading(32, 8, 2, 4, False), Reading(16, 4, 2, 1, True), Reading(16, 4, 2, 8, True)]
+READINGS = [None, Reading(32, 8, 2, 4), Reading(16, 4, 2, 1), Reading(16, 4, 2, 8)]
 
 
 @pytest.mark.parametrize("reading", READINGS, ids=str)

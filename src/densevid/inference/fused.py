@@ -168,7 +168,7 @@ class TritonFused(Fused):
         splits, out = reading.splits, query_PHD.new_empty(events, heads, width)
         parts = out.new_empty((0,) if splits == 1 else (events, splits, heads, width), dtype=torch.float32)
         states = out.new_empty((0,) if splits == 1 else (events, splits, heads, 2), dtype=torch.float32)
-        (kernels.attend_from_left if reading.from_left else kernels.attend)[(events, splits)](
+        kernels.attend[(events, splits)](
             query_PHD, memory.layers[index], memory.log_count_N, memory.first_P, memory.slots_P, out, parts, states,
             query_PHD.stride(0), query_PHD.stride(1), heads,
             D=width, BLOCK_D=_power_of_two(width), ROWS=ROWS, BLOCK_S=reading.block, SPLITS=splits,

@@ -20,47 +20,8 @@ def attend(
     """Softmax(query memory^T + log count) memory of one event, or of a part of its slots, for all heads.
 
     An event's slots are rows of the memory, from its first row on. Maximum and sum run along; a part may hold none but
-    slots that count nothing, whose maximum stays -inf.
-    """
-    event, split = tl.program_id(0).to(tl.int64), tl.program_id(1)
-    row, many = tl.load(first_row + event).to(tl.int64), tl.load(slots + event)
-    part = tl.cdiv(tl.cdiv(many, SPLITS), BLOCK_S) * BLOCK_S
-    last = tl.minimum(many, (split + 1) * part)
-    head, channel = tl.arange(0, ROWS), tl.arange(0, BLOCK_D)
-    own = (head < HEADS)[:, None] & (channel < D)[None, :]
-    asked = tl.load(query + event * query_event + head[:, None] * query_head + channel[None, :], mask=own, other=0.0)
-    highest = tl.full((ROWS,), -float("inf"), tl.float32)
-    weights = tl.zeros((ROWS,), tl.float32)
-    seen = tl.zeros((ROWS, BLOCK_D), tl.float32)
-    for first in range(split * part, last, BLOCK_S):
-        slot = first + tl.arange(0, BLOCK_S)
-        there = slot < last
-        wanted = there[:, None]
-        if BLOCK_D != D:
-            wanted = wanted & (channel < D)[None, :]
-        tile = tl.load(memory + (row + slot)[:, None] * D + channel[None, :], mask=wanted, other=0.0)
-        logits = tl.dot(asked, tl.trans(tile))
-        logits += tl.load(log_count + row + slot, mask=there, other=-float("inf"))[None, :]
-        highest, weights, weight, fade = _weighed(logits, highest, weights, 1)
-        seen = tl.dot(weight.to(tile.dtype), tile, seen * fade[:, None])
-    if SPLITS == 1:
-        target = out + (event * HEADS + head)[:, None] * D + channel[None, :]
-        tl.store(target, (seen / weights[:, None]).to(out.dtype.element_ty), mask=own)
-    else:
-        place = (event * SPLITS + split) * HEADS + head
-        tl.store(seen_part + place[:, None] * D + channel[None, :], seen, mask=own)
-        tl.store(state_part + place * 2, highest, mask=head < HEADS)
-        tl.store(state_part + place * 2 + 1, weights, mask=head < HEADS)
-
-
-@triton.jit
-def attend_from_left(
-    query, memory, log_count, first_row, slots, out, seen_part, state_part, query_event, query_head, HEADS,
-    D: tl.constexpr, BLOCK_D: tl.constexpr, ROWS: tl.constexpr, BLOCK_S: tl.constexpr, SPLITS: tl.constexpr,
-):  # fmt: skip
-    """`attend` where a tile is the left operand of both products, which shares it out among the warps by its rows.
-
-    In `attend` all warps need the whole query, and fetch it for every tile.
+    slots that count nothing, whose maximum stays -inf. A tile is the left operand of both products, which shares it out
+    among the warps by its rows; on the right all warps would fetch the whole query for every tile.
     """
     event, split = tl.program_id(0).to(tl.int64), tl.program_id(1)
     row, many = tl.load(first_row + event).to(tl.int64), tl.load(slots + event)
@@ -81,7 +42,7 @@ def attend_from_left(
         tile = tl.load(memory + (row + slot)[:, None] * D + channel[None, :], mask=wanted, other=0.0)
         logits = tl.dot(tile, asked)
         logits += tl.load(log_count + row + slot, mask=there, other=-float("inf"))[:, None]
-        highest, weights, weight, fade = _weighed(logits, highest, weights, 0)
+        highest, weights, weight, fade = _weighed(logits, highest, weights)
         seen = tl.dot(tl.trans(tile), weight.to(tile.dtype), seen * fade[None, :])
     if SPLITS == 1:
         target = out + (event * HEADS + head)[None, :] * D + channel[:, None]
@@ -94,13 +55,13 @@ def attend_from_left(
 
 
 @triton.jit
-def _weighed(logits, highest, weights, AXIS: tl.constexpr):
+def _weighed(logits, highest, weights):
     """The maximum and the sum with a tile more, the weights of the tile, and what those before it shrink by."""
-    higher = tl.maximum(highest, tl.max(logits, axis=AXIS))
+    higher = tl.maximum(highest, tl.max(logits, axis=0))
     base = tl.where(higher == -float("inf"), 0.0, higher)
     fade = tl.exp(highest - base)
-    weight = tl.exp(logits - tl.expand_dims(base, AXIS))
-    return higher, weights * fade + tl.sum(weight, axis=AXIS), weight, fade
+    weight = tl.exp(logits - base[None, :])
+    return higher, weights * fade + tl.sum(weight, axis=0), weight, fade
 
 
 @triton.jit
