@@ -13,7 +13,7 @@ import numpy as np
 from densevid.events import Event
 from densevid.inference.captioned_video import ReadTrack
 from densevid.inference.captioner import Captioner, Segments
-from densevid.inference.windows import Windows
+from densevid.inference.windows import Windows, exceeds
 from densevid.tracks import FeatureTrack
 
 Part = tuple[FeatureTrack | ReadTrack, Segments]
@@ -53,9 +53,8 @@ def unseen(captioner: Captioner, track: FeatureTrack | ReadTrack, segments: Segm
 
 
 def is_long(track: FeatureTrack | ReadTrack, captioner: Captioner) -> TypeGuard[FeatureTrack]:
-    """Whether there is more of a video to read than fits into the window."""
-    fits = isinstance(track, ReadTrack) or len(track) <= captioner.config.model.window
-    return not fits and captioner.rules.reads_all
+    """Whether a video is read in more than one window."""
+    return captioner.rules.reads_all and exceeds(track, captioner.config.model.window)
 
 
 def _parts(captioner: Captioner, track: FeatureTrack | ReadTrack, segments: Segments) -> list[Part]:

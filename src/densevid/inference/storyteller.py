@@ -23,7 +23,7 @@ from densevid.inference.captioned_video import CaptionedVideo, ReadTrack
 from densevid.inference.captioner import Captioner
 from densevid.inference.selection import WHOLE_VIDEO, Selection
 from densevid.inference.summary import SummaryRules, choose
-from densevid.inference.windows import Windows, merge
+from densevid.inference.windows import Windows, exceeds, merge
 from densevid.progress import Watch, unwatched
 from densevid.tracks import FeatureTrack
 
@@ -62,7 +62,7 @@ class Storyteller:
 
     def is_long(self, track: Track) -> bool:
         """Whether a video is read in more than one window."""
-        return isinstance(track, FeatureTrack) and self.reads_all and len(track) > self.window
+        return self.reads_all and exceeds(track, self.window)
 
     def finish(self, told: CaptionedVideo) -> list[Event]:
         """Events in seconds; in a summary those that are still sure enough after they were captioned, in time order."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +24,11 @@ from densevid.tracks import Clock, FeatureTrack
 NEAR_A_BORDER = 1 / 120  # of a window: what reaches closer to a border is cut by it
 STEPS_AT_ONCE = 1 << 12  # of a track that are read together to see where it changes
 PAIRS_AT_ONCE = 1 << 24  # of proposals of neighbouring windows whose overlap is in memory together
+
+
+def exceeds(track: object, window: int) -> TypeGuard[FeatureTrack]:
+    """Whether there is more of a video than a window holds; of what was read already there is not."""
+    return isinstance(track, FeatureTrack) and len(track) > window
 
 
 @dataclass(frozen=True)
