@@ -174,6 +174,9 @@ class TrainingConfig:
         _require(self.negative_iou <= self.positive_iou, "training.negative_iou", self.negative_iou, reason)
 
 
+BORDERS = ("border_reach", "border_weight")
+
+
 @dataclass(frozen=True)
 class InferenceConfig:
     """Which proposals become events, and how long a sentence may be.
@@ -183,7 +186,8 @@ class InferenceConfig:
     by beam search, where `length_penalty` is the power of the length that a sentence's log-probability is divided by,
     and `no_repeat` the number of words in a row that no sentence says twice (0: no such rule). Steps whose event mask
     is at most `mask_floor` count as zeros and are not encoded: 0 leaves every number as it is. With `border_reach` each
-    border of a proposal moves to the strongest change of the features within about this share of its length.
+    border of a proposal moves to the strongest change of the features within about this share of its length, and with
+    `border_weight` scores are multiplied by this power of how strong the changes at both borders are.
 
     A summary has at most `summary_events` events per window of the video, each more probably right than
     `summary_confidence`; two share at most `summary_overlap` of their mean length. Of a video longer than the model's
@@ -201,6 +205,7 @@ class InferenceConfig:
     no_repeat: int = 0
     mask_floor: float = 0.0
     border_reach: float = 0.0
+    border_weight: float = 0.0
     summary_events: int = 10
     summary_confidence: float = 0.4
     summary_overlap: float = 0.2
@@ -208,7 +213,7 @@ class InferenceConfig:
 
     def check(self) -> None:
         """Raise on a value that no inference can have."""
-        for name in ("score_threshold", "suppression_iou", "mask_floor", "border_reach", "summary_confidence"):
+        for name in ("score_threshold", "suppression_iou", "mask_floor", "summary_confidence", *BORDERS):
             _require(0 <= getattr(self, name) <= 1, f"inference.{name}", getattr(self, name), "must be in [0, 1]")
         for name in ("min_before_suppression", "min_proposals", "length_penalty", "no_repeat"):
             _require(getattr(self, name) >= 0, f"inference.{name}", getattr(self, name), "must not be negative")

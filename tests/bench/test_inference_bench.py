@@ -58,7 +58,12 @@ def test_a_trained_model_with_a_beam_is_compared_on_all_its_videos(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made = random_model(Asked(3, 5, 48, 4, "gated", quick=True))
-    loaded = replace(made, config=made.config.with_settings(["inference.beam=3", "inference.border_reach=0.25"]))
+    loaded = replace(
+        made,
+        config=made.config.with_settings(
+            ["inference.beam=3", "inference.border_reach=0.25", "inference.border_weight=0.4"]
+        ),
+    )
     save_model(tmp_path / "model", loaded, {})
     files = ["--model", str(tmp_path / "model"), "--features", str(generated_store(tmp_path, loaded.config, 3))]
     flags = [*files, "--device", "cpu", "--videos", "3", "--json", str(tmp_path / "figures.json")]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 
@@ -10,13 +12,14 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.utils.data import DataLoader, Dataset
 
 from densevid.config import load_config
 from densevid.data.annotations import Annotations
 from densevid.data.batches import Batch, SegmentDataset
 from densevid.data.feature_source import TracksInMemory
 from densevid.data.feature_store import FeatureStore
-from densevid.data.loading import Loader, Plan, Share, order
+from densevid.data.loading import Loader, Plan, Share, leave_inherited, order
 from densevid.data.vocabulary import Vocabulary
 from densevid.errors import InputError
 from densevid.events import Event
@@ -147,3 +150,43 @@ def test_workers_give_the_same_batches_from_a_store(tmp_path: Path, workers: int
     share = Share(1, 2)
     ours = list(Loader(stored, Plan(4, 0), share, workers=workers).batches(0, 1))
     assert ours and all(map(same, ours, Loader(dataset, Plan(4, 0), share).batches(0, 1)))
+
+
+class Cycle:
+    """Garbage that only a collector finds, as a graph of tensors may be; it counts its deaths."""
+
+    died = 0
+
+    def __init__(self) -> None:
+        self.itself = self
+
+    def __del__(self) -> None:
+        Cycle.died += 1
+
+
+class DiesOnReading(Dataset[int]):
+    """Collects garbage in whatever process reads it and says how many died of it."""
+
+    def __getitem__(self, index: int) -> int:
+        gc.collect()
+        return Cycle.died
+
+
+@pytest.mark.parametrize(("start", "deaths"), [(None, 1), (leave_inherited, 0)])
+def test_a_loading_process_leaves_garbage_of_its_parent_alone(start: Callable[[int], None] | None, deaths: int) -> None:
+    gc.collect()
+    Cycle.died = 0
+    gc.disable()
+    try:
+        Cycle()
+        loader = DataLoader(
+            DiesOnReading(),
+            batch_size=None,
+            sampler=[0],
+            num_workers=1,
+            worker_init_fn=start,
+            multiprocessing_context="fork",
+        )
+        assert list(loader) == [deaths]
+    finally:
+        gc.enable()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import multiprocessing
+from itertools import islice
+
 import numpy as np
 import pytest
 import torch
@@ -123,3 +126,15 @@ def test_other_features_than_the_settings_want_are_refused(collection: ClipColle
     vocabulary = Vocabulary.build(generator.sentences(), min_count=1)
     with pytest.raises(InputError, match=r"are \(16,\) wide, the settings want \(2048, 1024\)"):
         TimelineSamples(generator, vocabulary, Config())
+
+
+def test_closing_ends_the_processes_and_others_go_on_from_there(collection: ClipCollection) -> None:
+    loader, undisturbed = (TimelineLoader(make(collection), 2, workers=1) for _ in range(2))
+    batches = loader.batches(0)
+    first, before = next(batches), len(multiprocessing.active_children())
+    assert before
+    del batches
+    loader.close()
+    assert len(multiprocessing.active_children()) == before - 1
+    again = next(loader.batches(0, 1))
+    assert [first.videos, again.videos] == [batch.videos for batch in islice(undisturbed.batches(0), 2)]

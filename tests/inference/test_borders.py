@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from densevid.config_sections import InferenceConfig
 from densevid.inference.borders import MOST_CHANGES, WEAKEST_PULL, WINDOW, at_changes, changes_of
 from densevid.inference.captioner import Captioner
 from densevid.model.anchors import AnchorGrid
@@ -17,6 +20,7 @@ from densevid.tracks import Clock, FeatureTrack
 from random_models import random_model, random_track
 
 GRID = AnchorGrid.of((2, 5, 9, 16), 5)
+REACH = InferenceConfig(border_reach=0.25)
 
 
 def shots(lengths: list[int], seed: int = 0) -> np.ndarray:
@@ -64,7 +68,7 @@ def test_every_border_goes_to_the_change_that_pulls_most() -> None:
         ]
         return steps[int(np.argmax(pulls))] if max(pulls) >= WEAKEST_PULL else border
 
-    result = at_changes(proposals, torch.from_numpy(values)[None], torch.tensor([len(values)]), 0.25)
+    result = at_changes(proposals, torch.from_numpy(values)[None], torch.tensor([len(values)]), REACH)
     for (start, end), ours in zip(proposals.intervals_BA2[0].tolist(), result.intervals_BA2[0].tolist(), strict=True):
         first, last = max(start, 0.0), min(end, float(len(values)))
         length = max(last - first, 1.0)
@@ -78,24 +82,46 @@ def test_a_rough_proposal_finds_its_shots_exactly() -> None:
     values = shots([10, 14, 12])
     anchors_A2 = torch.tensor([[17.0, 16.0]])
     rough = Proposals(torch.zeros(1, 1), torch.tensor([[[0.05, 0.1]]]), anchors_A2, len(values))
-    exact = at_changes(rough, torch.from_numpy(values)[None], torch.tensor([len(values)]), 0.15)
+    exact = at_changes(
+        rough, torch.from_numpy(values)[None], torch.tensor([len(values)]), InferenceConfig(border_reach=0.15)
+    )
     assert exact.intervals_BA2[0, 0].tolist() == [10.0, 24.0]
 
 
 def test_nothing_moves_without_reach_or_changes() -> None:
     proposals = proposals_of(36)
     features = torch.from_numpy(shots([10, 14, 12]))[None]
-    assert at_changes(proposals, features, torch.tensor([36]), 0.0) is proposals
-    still = at_changes(proposals, torch.ones(1, 36, 8), torch.tensor([36]), 0.25)  # its ends alone may pull
+    assert at_changes(proposals, features, torch.tensor([36]), InferenceConfig()) is proposals
+    still = at_changes(proposals, torch.ones(1, 36, 8), torch.tensor([36]), REACH)  # its ends alone may pull
     inner = (proposals.intervals_BA2 > 15) & (proposals.intervals_BA2 < 21)
     assert torch.equal(still.intervals_BA2[inner], proposals.intervals_BA2[inner])
-    assert torch.isfinite(at_changes(proposals_of(2), torch.ones(1, 2, 8), torch.tensor([2]), 0.25).intervals_BA2).all()
+    assert torch.isfinite(
+        at_changes(proposals_of(2), torch.ones(1, 2, 8), torch.tensor([2]), REACH).intervals_BA2
+    ).all()
     assert torch.isfinite(changes_of(torch.zeros(2, 1, 8), torch.tensor([1, 1])).strength_BC).all()
+
+
+def test_scores_follow_how_strong_the_changes_at_both_borders_are() -> None:
+    values = shots([6, 3, 9, 4, 8])
+    proposals, own = proposals_of(len(values)), torch.tensor([len(values)])
+    result = at_changes(proposals, torch.from_numpy(values)[None], own, replace(REACH, border_weight=0.4))
+    assert torch.equal(
+        result.intervals_BA2, at_changes(proposals, torch.from_numpy(values)[None], own, REACH).intervals_BA2
+    )
+    changes = changes_of(torch.from_numpy(values)[None], own)
+    strength = dict(zip(changes.step_BC[0].tolist(), changes.strength_BC[0].tolist(), strict=True))
+    for (start, end), before, score in zip(
+        result.intervals_BA2[0].tolist(), proposals.intervals_BA2[0].tolist(), result.scores_BA[0].tolist(), strict=True
+    ):
+        both = [strength.get(border, WEAKEST_PULL) for border in (start, end)]
+        unmoved = [start, end] == before
+        assert score == pytest.approx(0.5 * (WEAKEST_PULL**2 if unmoved else both[0] * both[1]) ** 0.4, rel=1e-5)
+    assert torch.equal(result.logits_BA, proposals.logits_BA)  # what gates a mask
 
 
 @pytest.mark.parametrize("mask", ["gated", "discrete"])
 def test_company_changes_nothing(mask: str) -> None:
-    loaded = random_model({"mask": mask}, {"border_reach": 0.25})
+    loaded = random_model({"mask": mask}, {"border_reach": 0.25, "border_weight": 0.4})
     captioner = Captioner(loaded)
     tracks = [random_track(steps, steps) for steps in (40, 13, 29, 2)]
     together = list(captioner.caption_many(tracks))

@@ -49,16 +49,16 @@ class PlainCaptioner:
             features_1TF = values_TF[None].to(self.device)
             valid_1T = torch.ones(features_1TF.shape[:2], dtype=torch.bool, device=self.device)
             video = self.model.encode(features_1TF, valid_1T)
-            steps, reach = features_1TF.shape[1], self.config.inference.border_reach
+            steps = features_1TF.shape[1]
             own_1 = torch.tensor([steps], device=self.device)
-            proposals = at_changes(self.model.propose(video), features_1TF, own_1, reach)
+            proposals = at_changes(self.model.propose(video), features_1TF, own_1, self.config.inference)
             chosen = greedily_chosen(proposals, steps, self.config.inference)
             anchor_P = torch.tensor([anchor for anchor, _ in chosen], dtype=torch.long, device=self.device)
             picked = proposals.pick(torch.zeros_like(anchor_P), anchor_P)
             limit_P = torch.full_like(picked.logits_P, steps)
             masks_PT = self.model.event_mask(picked, steps, limit_P).mask_PT
             said = [text for masks in masks_PT.split(self.at_once) for text in self._sentences(video, masks)]
-        return PlainEvents([span for _, span in chosen], picked.logits_P.sigmoid().tolist(), said)
+        return PlainEvents([span for _, span in chosen], proposals.scores_BA[0, anchor_P].tolist(), said)
 
     def _sentences(self, video: EncodedVideo, masks_PT: Tensor) -> Iterator[str]:
         rows = torch.zeros(len(masks_PT), dtype=torch.long, device=self.device)
@@ -74,7 +74,7 @@ class PlainCaptioner:
 
 def greedily_chosen(proposals: Proposals, steps: int, config: InferenceConfig) -> list[tuple[int, tuple[float, float]]]:
     """Anchors and their intervals, best first, by the paper's words: over the threshold or among the first few."""
-    score_A = proposals.logits_BA[0].sigmoid()
+    score_A = proposals.scores_BA[0]
     spans_A2 = proposals.intervals_BA2[0].clamp(min=0, max=steps)
     fits_A = (anchor_intervals(proposals.anchors_A2)[:, 1] <= steps) & (spans_A2[:, 1] - spans_A2[:, 0] > 1e-3)
     fits, spans = fits_A.tolist(), spans_A2.tolist()

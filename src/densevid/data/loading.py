@@ -6,6 +6,7 @@ any number of them; each process takes its share of it. A run that stopped in an
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -117,10 +118,19 @@ class Loader:
             num_workers=self.workers,
             pin_memory=self.device.type == "cuda" and torch.cuda.is_available(),
             generator=torch.Generator(),  # of its own: a new loader must not move the run's random numbers
+            worker_init_fn=leave_inherited,
         )
         for batch in loader:
             moved = batch.to(self.device)
             yield moved if self.features is None else self.features.fill(moved)
+
+    def close(self) -> None:
+        """Nothing stays open between epochs."""
+
+
+def leave_inherited(worker: int) -> None:
+    """A loading process must not collect garbage of its parent: tensors on a GPU can be freed there alone."""
+    gc.freeze()
 
 
 class _WholeBatches(Dataset[Batch]):

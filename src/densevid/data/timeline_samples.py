@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from densevid.config import Config
 from densevid.data.batches import Batch, Sample, collate, encode_all
-from densevid.data.loading import Share
+from densevid.data.loading import Share, leave_inherited
 from densevid.data.timeline_pool import SHORTEST_CROP
 from densevid.data.timelines import TimelineGenerator
 from densevid.data.vocabulary import Vocabulary
@@ -165,6 +165,10 @@ class TimelineLoader:
             self._next = step + 1
             yield next(self._composed).to(self.device)
 
+    def close(self) -> None:
+        """End the processes; batches after this are composed by new ones."""
+        self._composed, self._next = iter(()), -1
+
     def _begin(self, step: int) -> Iterator[Batch]:
         """Batches from a step on, without end."""
         loader: DataLoader[list[Batch]] = DataLoader(
@@ -174,6 +178,7 @@ class TimelineLoader:
             num_workers=self.workers,
             pin_memory=self.device.type == "cuda" and torch.cuda.is_available(),
             generator=torch.Generator(),  # of its own: a new loader must not move the run's random numbers
+            worker_init_fn=leave_inherited,
         )
         composed = (batch for together in loader for batch in together)
         for _ in range(step % SORTED_TOGETHER):

@@ -3,7 +3,8 @@
 An anchor's head sees an event as a whole and places its borders to within a few steps; what the eye calls a border is a
 step at which the features change. So each border of a proposal goes to the change that is strongest, weighed by a bell
 curve around the border as wide as `border_reach` of the proposal's length. Where no change is near it stays. This comes
-between proposing and selecting: overlaps are judged, masks are made and captions told of the moved borders.
+between proposing and selecting: overlaps are judged, masks are made and captions told of the moved borders. Of two
+proposals that the network likes equally, the one between stronger changes is the better one: `border_weight`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from densevid.config_sections import InferenceConfig
 from densevid.model.proposal_decoder import Proposals
 
 WINDOW = 4  # steps on each side of a change whose means are compared
@@ -30,18 +32,20 @@ class Changes:
     strength_BC: Tensor
 
 
-def at_changes(proposals: Proposals, features_BTF: Tensor, read_B: Tensor, reach: float) -> Proposals:
+def at_changes(proposals: Proposals, features_BTF: Tensor, read_B: Tensor, settings: InferenceConfig) -> Proposals:
     """The proposals with their borders at changes of the features; `read_B` steps of each video count."""
+    reach, weight = settings.border_reach, settings.border_weight
     if not reach or not len(proposals.anchors_A2):
         return proposals
     changes = changes_of(features_BTF, read_B)
     ends_B1 = read_B[:, None].to(proposals.offsets_BA2.dtype)
     intervals_BA2 = torch.minimum(proposals.intervals_BA2.clamp(min=0), ends_B1[..., None])
     near_BA = reach * (intervals_BA2[..., 1] - intervals_BA2[..., 0]).clamp(min=SHORTEST)
-    moved_BA2 = torch.stack([_pulled(border, near_BA, changes) for border in intervals_BA2.unbind(-1)], dim=-1)
-    apart_BA1 = (moved_BA2[..., 1] - moved_BA2[..., 0] >= SHORTEST)[..., None]
-    moved_BA2 = torch.where(apart_BA1, moved_BA2, proposals.intervals_BA2)
-    return replace(proposals, moved_BA2=moved_BA2)
+    (start_BA, first_BA), (end_BA, last_BA) = (_pulled(border, near_BA, changes) for border in intervals_BA2.unbind(-1))
+    apart_BA = end_BA - start_BA >= SHORTEST
+    moved_BA2 = torch.where(apart_BA[..., None], torch.stack((start_BA, end_BA), dim=-1), proposals.intervals_BA2)
+    trust_BA = torch.where(apart_BA, first_BA * last_BA, WEAKEST_PULL**2) ** weight if weight else None
+    return replace(proposals, moved_BA2=moved_BA2, trust_BA=trust_BA)
 
 
 def changes_of(features_BTF: Tensor, read_B: Tensor) -> Changes:
@@ -74,11 +78,13 @@ def changes_of(features_BTF: Tensor, read_B: Tensor) -> Changes:
     return Changes(step_BC.float(), strength_BC.float())
 
 
-def _pulled(border_BA: Tensor, near_BA: Tensor, changes: Changes) -> Tensor:
-    """Each border at the change that pulls it most, or where it was."""
+def _pulled(border_BA: Tensor, near_BA: Tensor, changes: Changes) -> tuple[Tensor, Tensor]:
+    """Each border at the change that pulls it most, and how strong that is; or where it was."""
     distance_BAC = (changes.step_BC[:, None] - border_BA[..., None]) / near_BA[..., None]
     pull_BA, place_BA = (changes.strength_BC[:, None] * (-distance_BAC.square() / 2).exp()).max(dim=-1)
-    return torch.where(pull_BA >= WEAKEST_PULL, changes.step_BC.gather(1, place_BA), border_BA)
+    moves_BA = pull_BA >= WEAKEST_PULL
+    step_BA = torch.where(moves_BA, changes.step_BC.gather(1, place_BA), border_BA)
+    return step_BA, torch.where(moves_BA, changes.strength_BC.gather(1, place_BA), WEAKEST_PULL)
 
 
 def _rows(values_BTF: Tensor, index_BS: Tensor) -> Tensor:

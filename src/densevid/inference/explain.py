@@ -116,7 +116,7 @@ def _proposed(loaded: LoadedModel, part: FeatureTrack) -> tuple[EncodedVideo, Pr
     features_1TF = torch.from_numpy(values)[None].to(model.device)
     valid_1T = torch.ones(features_1TF.shape[:2], dtype=torch.bool, device=model.device)
     video, own_1 = model.encode(features_1TF, valid_1T), torch.tensor([steps], device=model.device)
-    return video, at_changes(model.propose(video), features_1TF, own_1, config.inference.border_reach)
+    return video, at_changes(model.propose(video), features_1TF, own_1, config.inference)
 
 
 def _best(loaded: LoadedModel, track: FeatureTrack, windows: Windows, number: int) -> Candidates:
@@ -128,8 +128,8 @@ def _best(loaded: LoadedModel, track: FeatureTrack, windows: Windows, number: in
     whole_A = ~cut(replace(windows, starts=(first,)), intervals_A2[None] + first)[0]
     usable_A = inside_A & whole_A & (intervals_A2[:, 1] - intervals_A2[:, 0] > 1e-3)
     anchor_P = usable_A.nonzero()[:, 0]
-    window_P, logit_P = torch.full_like(anchor_P, number), proposals.logits_BA[0, anchor_P]
-    return Candidates(window_P, anchor_P, intervals_A2[anchor_P] + first, logit_P).different()
+    window_P, score_P = torch.full_like(anchor_P, number), proposals.scores_BA[0, anchor_P]
+    return Candidates(window_P, anchor_P, intervals_A2[anchor_P] + first, score_P).different()
 
 
 def _words_and_attention(loaded: LoadedModel, video: EncodedVideo, mask_PT: Tensor) -> tuple[Tensor, Tensor]:
@@ -186,7 +186,7 @@ def _explained(
     seconds_P2 = first + part.seconds(np.clip(_array(picked.intervals_P2), 0, len(part)))
     learned_PT = None if masks.soft_logits_PT is None else _array(masks.soft_logits_PT.sigmoid())
     window_PT, mask_PT, attention = _array(masks.window_PT), _array(masks.mask_PT), _array(attention_PLHWT)
-    scores = picked.logits_P.sigmoid().tolist()
+    scores = proposals.scores_BA[0, list(anchors)].tolist()
     shown = []
     for place, words in enumerate(words_PW.tolist()):
         said = words[: words.index(EOS)] if EOS in words else words

@@ -96,8 +96,8 @@ class Finder:
             video = self.encode(uploaded)
         with self.stages("propose"):
             proposals = self.propose(video.memory.last_BTD)
-            reach = self.rules.config.inference.border_reach
-            proposals = at_changes(proposals, uploaded.features_BTF, lengths.steps_B, reach)
+            settings = self.rules.config.inference
+            proposals = at_changes(proposals, uploaded.features_BTF, lengths.steps_B, settings)
         with self.stages("select"):
             glance = self.rules.glance(proposals, lengths, looks=self.looks)
             numbers = self.counting(proposals.steps, lengths.read_B) if uploaded.padded else None

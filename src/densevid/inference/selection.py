@@ -116,7 +116,7 @@ def select(proposals: Proposals, lengths: Lengths, config: InferenceConfig, *, l
     fits_BA = (anchor_intervals(proposals.anchors_A2)[:, 1] <= steps_B1) & (
         clipped_BA2[..., 1] - clipped_BA2[..., 0] > SHORTEST
     )
-    score_BA = torch.where(fits_BA, proposals.logits_BA.sigmoid(), -1)
+    score_BA = torch.where(fits_BA, proposals.scores_BA, -1)
     ranked = score_BA.sort(dim=1, descending=True, stable=True)
     usable_B1 = fits_BA.sum(dim=1, keepdim=True)
     entering_B1 = (score_BA > config.score_threshold).sum(dim=1, keepdim=True).clamp(min=config.min_before_suppression)
@@ -149,7 +149,7 @@ def select_released(proposals: Proposals, lengths: Lengths, config: InferenceCon
     Kernels longer than the video take no part. Its minimum of 50 never has an effect, so `min_proposals` has none here.
     """
     lengths, intervals_BA2 = lengths.to(proposals.offsets_BA2.dtype), proposals.intervals_BA2
-    score_BA = proposals.logits_BA.sigmoid()
+    score_BA = proposals.scores_BA
     usable_BA = proposals.anchors_A2[:, 1] <= lengths.steps_B[:, None]
     usable_BA &= anchor_intervals(proposals.anchors_A2)[:, 1] <= lengths.read_B[:, None]
     over_BA = (score_BA > config.score_threshold) & usable_BA

@@ -23,12 +23,12 @@ Place = tuple[int, int]  # the number of a window and of an anchor in it
 
 @dataclass(frozen=True)
 class Candidates:
-    """Proposals of a video: window, anchor in it, interval in steps of the video, and score before the sigmoid."""
+    """Proposals of a video: window, anchor in it, interval in steps of the video, and how good it is."""
 
     window_P: Tensor
     anchor_P: Tensor
     interval_P2: Tensor
-    logit_P: Tensor
+    score_P: Tensor
 
     @classmethod
     def joined(cls, parts: Sequence[Candidates]) -> Candidates:
@@ -37,7 +37,7 @@ class Candidates:
 
     def different(self) -> Candidates:
         """The best first, and no two that show the same event."""
-        order_P = self.logit_P.argsort(descending=True, stable=True)[:MOST_COMPARED]
+        order_P = self.score_P.argsort(descending=True, stable=True)[:MOST_COMPARED]
         interval_P2 = self.interval_P2[order_P]
         kept_P = order_P[suppress(temporal_iou(interval_P2, interval_P2) > DIFFERENT)]
         return Candidates(*(column[kept_P] for column in self._columns))
@@ -48,7 +48,7 @@ class Candidates:
 
     @property
     def _columns(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        return self.window_P, self.anchor_P, self.interval_P2, self.logit_P
+        return self.window_P, self.anchor_P, self.interval_P2, self.score_P
 
 
 def windows_read(loaded: LoadedModel, track: FeatureTrack) -> Windows:
@@ -63,7 +63,7 @@ def windows_read(loaded: LoadedModel, track: FeatureTrack) -> Windows:
 def sure_and_unsure(found: Sequence[Candidates], each: int) -> tuple[list[Place], list[Place]]:
     """The best `each` of all windows, and the best `each` after them that are unsure."""
     best = Candidates.joined(found).different()
-    place_P = torch.arange(len(best.logit_P), device=best.logit_P.device)
+    place_P = torch.arange(len(best.score_P), device=best.score_P.device)
     others_P = place_P[each:]
-    unsure_P = others_P[best.logit_P[others_P].sigmoid() < UNSURE]
+    unsure_P = others_P[best.score_P[others_P].sigmoid() < UNSURE]
     return best.places(place_P[:each]), best.places(unsure_P[:each])

@@ -15,7 +15,8 @@ from densevid.model.long_convolution import fast_heads
 class Proposals:
     """Every anchor over `steps` steps with its prediction; `offsets` are (center shift / length, log stretch).
 
-    `moved_BA2` are intervals that take the place of what the offsets say, once they were moved.
+    `moved_BA2` are intervals that take the place of what the offsets say, once they were moved; `trust_BA` is what the
+    scores are then multiplied by to choose among them. What gates a mask is what the network says.
     """
 
     logits_BA: Tensor
@@ -23,6 +24,13 @@ class Proposals:
     anchors_A2: Tensor
     steps: int
     moved_BA2: Tensor | None = None
+    trust_BA: Tensor | None = None
+
+    @property
+    def scores_BA(self) -> Tensor:
+        """How good every proposal is, 0 to 1: what chooses among them."""
+        score_BA = self.logits_BA.sigmoid()
+        return score_BA if self.trust_BA is None else score_BA * self.trust_BA
 
     @property
     def intervals_BA2(self) -> Tensor:

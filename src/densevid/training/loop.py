@@ -32,6 +32,12 @@ class Loop:
 
     def run(self) -> None:
         """Learn until the last epoch is done, or until `stopped`."""
+        try:
+            self._run()
+        finally:
+            self.loader.close()
+
+    def _run(self) -> None:
         while self.position.epoch < self.learner.config.training.epochs and not self.stopped():
             if not self._finish_epoch():
                 return

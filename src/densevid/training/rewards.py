@@ -32,7 +32,7 @@ from densevid.training.word_matches import WordMatches
 
 Scorer = Callable[[Sequence[Words], Sequence[int]], npt.NDArray[np.float64]]
 NEVER_SAID = [0, 1, 2]  # <unk>, <pad>, <init>
-MATCHES_WEIGHT = 4.0  # beside CIDEr, whose differences between sentences are some four times as large
+MATCHES_WEIGHT = 8.0  # beside CIDEr; of 0, 4 and 8 the best METEOR on the development tenth of MSVD
 
 
 class Reward:
