@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -57,3 +59,12 @@ def test_clips_are_videos_with_one_event_each(collection: ClipCollection) -> Non
     events = source.annotations().events[clip.name]
     assert [event.sentence for event in events] == list(clip.captions)
     assert {(event.start, event.end) for event in events} == {(0.0, clip.seconds)}
+
+
+def test_composed_videos_travel_to_other_processes(collection: ClipCollection) -> None:
+    source = ComposedFeatures(TimelineGenerator(collection, "train"), 3)
+    source.annotations()
+    sent = pickle.loads(pickle.dumps(source))
+    assert sent.annotations() == source.annotations()
+    for video in source.videos():
+        assert np.array_equal(sent.track(video).values, source.track(video).values)

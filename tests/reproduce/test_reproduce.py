@@ -155,7 +155,7 @@ def test_the_speed_of_a_step_becomes_a_column(clips: Path, results: Path) -> Non
 def test_several_runs_at_a_time_and_seeds(clips: Path, tmp_path: Path) -> None:
     """Two seeds of one row, both at once; the table says how far they are apart, and what is not there yet."""
     command = words("4", clips, tmp_path, "--rows", "self-attn-proposals", "--seeds", "2")
-    assert main([*command, "--parallel", "2"]) == 0
+    assert main([*command, "--parallel", "2", "--workers", "1"]) == 0
     rows = {line["title"]: line for line in table(tmp_path / "msvd-timelines-quick", 4)["lines"]}
     recall = rows["Self-Attn"]["scores"]["AR@10"]
     assert len(recall["values"]) == 2 and recall["spread"] is not None

@@ -7,6 +7,7 @@ any number of them; each process takes its share of it. A run that stopped in an
 from __future__ import annotations
 
 import gc
+import multiprocessing
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -19,6 +20,9 @@ from torch.utils.data import DataLoader, Dataset
 
 from densevid.data.batches import Batch, SegmentDataset, collate
 from densevid.errors import InputError
+
+# A forked process has the data at once; others would load torch anew and be sent everything.
+LOADING = "fork" if "fork" in multiprocessing.get_all_start_methods() else None
 
 Group = list[int]  # segments of one video that share a row of a batch
 
@@ -119,6 +123,7 @@ class Loader:
             pin_memory=self.device.type == "cuda" and torch.cuda.is_available(),
             generator=torch.Generator(),  # of its own: a new loader must not move the run's random numbers
             worker_init_fn=leave_inherited,
+            multiprocessing_context=LOADING if self.workers else None,
         )
         for batch in loader:
             moved = batch.to(self.device)

@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from densevid.config import Config
 from densevid.data.batches import Batch, Sample, collate, encode_all
-from densevid.data.loading import Share, leave_inherited
+from densevid.data.loading import LOADING, Share, leave_inherited
 from densevid.data.timeline_pool import SHORTEST_CROP
 from densevid.data.timelines import TimelineGenerator
 from densevid.data.vocabulary import Vocabulary
@@ -179,6 +179,7 @@ class TimelineLoader:
             pin_memory=self.device.type == "cuda" and torch.cuda.is_available(),
             generator=torch.Generator(),  # of its own: a new loader must not move the run's random numbers
             worker_init_fn=leave_inherited,
+            multiprocessing_context=LOADING if self.workers else None,
         )
         composed = (batch for together in loader for batch in together)
         for _ in range(step % SORTED_TOGETHER):

@@ -6,8 +6,6 @@ in `timeline_samples`.
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from densevid.data.annotations import Annotations
 from densevid.data.clip_collection import Clip, ClipCollection
 from densevid.data.feature_source import unknown_video
@@ -24,7 +22,7 @@ class ComposedFeatures:
     def __init__(self, generator: TimelineGenerator, count: int) -> None:
         self.generator = generator
         self._index = {generator.name(index): index for index in range(count)}
-        self.plan = lru_cache(maxsize=1024)(self._plan)
+        self._plans: dict[str, TimelinePlan] = {}
 
     @property
     def streams(self) -> Streams:
@@ -40,13 +38,19 @@ class ComposedFeatures:
         """All ids, sorted."""
         return sorted(self._index)
 
+    def plan(self, video: str) -> TimelinePlan:
+        """What one video shows when, made once."""
+        if video not in self._plans:
+            self._plans[video] = self.generator.plan(self._number(video))
+        return self._plans[video]
+
     def track(self, video: str) -> FeatureTrack:
         """The features of one video."""
         return self.generator.video(self._number(video)).track
 
     def extent(self, video: str) -> Extent:
         """Steps, clock and duration of one video."""
-        plan: TimelinePlan = self.plan(video)
+        plan = self.plan(video)
         return Extent(plan.ticks, Clock.uniform(plan.tick), plan.seconds)
 
     def __contains__(self, video: object) -> bool:
@@ -63,9 +67,6 @@ class ComposedFeatures:
             for video, plan in plans.items()
         }
         return Annotations(events, {video: plan.seconds for video, plan in plans.items()}, [])
-
-    def _plan(self, video: str) -> TimelinePlan:
-        return self.generator.plan(self._number(video))
 
     def _number(self, video: str) -> int:
         if video not in self._index:
