@@ -138,7 +138,7 @@ class TrainingConfig:
     reward: Literal["none", "cider", "meteor", "cider+matches"] = "none"
     evaluate_every: int = 0
     evaluate_videos: int = 0
-    best_by: Literal["loss", "cider", "meteor"] = "loss"
+    best_by: Literal["loss", "cider", "meteor", "last"] = "loss"
     checkpoint_every: int = 500
 
     def check(self) -> None:
@@ -165,7 +165,7 @@ class TrainingConfig:
             _require(0 <= getattr(self, name) < 1, f"training.{name}", getattr(self, name), "must be in [0, 1)")
         pair = len(self.betas) == 2 and all(0 <= beta < 1 for beta in self.betas)
         _require(pair, "training.betas", list(self.betas), "must be two numbers in [0, 1)")
-        if self.best_by != "loss":
+        if self.best_by in ("cider", "meteor"):
             reason = f"must be at least 1 with training.best_by = {self.best_by!r}"
             _require(self.evaluate_every > 0, "training.evaluate_every", self.evaluate_every, reason)
         reason = "rewards sentences, which training.task = 'proposals' does not write"

@@ -122,3 +122,10 @@ def test_what_decides_about_the_best_model_must_be_there(
     monkeypatch.setitem(sys.modules, "densevid.evaluation.evaluate", None)
     assert main([*run, *judged_by, "--validation-split", "test"]) == 2
     assert "no METEOR here" in capsys.readouterr().err
+
+
+def test_the_last_model_can_be_the_best(clips: Path, tmp_path: Path, settings: list[str]) -> None:
+    run = tmp_path / "run"
+    assert train(clips, run, [*settings, "--set", "training.best_by=last"]) == 0
+    best, last = (load_file(run / name / "weights.safetensors") for name in ("model", "model-last"))
+    assert all(torch.equal(best[name], last[name]) for name in last)

@@ -113,11 +113,18 @@ class RecordedLoop(Loop):
             self._log_training()
         with self._averaged():
             found = dict(report) if self.around.judged is None else self._validate(self.around.judged)
-        judged_by = found.get("total" if self.settings.best_by == "loss" else self.settings.best_by)
-        if judged_by is not None:
-            value = judged_by if self.settings.best_by == "loss" else -judged_by
+        value = self._cost(found)
+        if value is not None:
             self._is_best, self.best = value < self.best, min(value, self.best)
         return found["total"]
+
+    def _cost(self, found: EpochReport) -> float | None:
+        """What the best model has the least of, if this epoch knows it; the last model is the best where so agreed."""
+        by = self.settings.best_by
+        if by == "last":
+            return -float(self.position.epoch)
+        score = found.get("total" if by == "loss" else by)
+        return score if score is None or by == "loss" else -score
 
     def after_epoch(self, report: EpochReport) -> None:
         """Checkpoint, and the best model if this is it.

@@ -49,7 +49,7 @@ def evaluator_scores(predictions: Mapping[str, Events], told: Annotations) -> di
 
 def require_judge(best_by: str, *, validated: bool) -> None:
     """Raise unless what is to decide about the best model can be had here: a run would find out too late."""
-    if best_by == "loss":
+    if best_by in ("loss", "last"):
         return
     if not validated:
         raise InputError(f"training.best_by = {best_by!r} needs --validation FILE or --validation-split NAME")
