@@ -95,9 +95,11 @@ class TrainingConfig:
     `offset_beta` is where the loss of the offsets turns from a square into a line.
     Where videos are composed of clips without end, an epoch has `timelines` of them, and beside the videos of a batch
     stand `clips_per_batch` clips as they are, from which captions alone are learnt, `sentences_per_clip` each.
+    `frozen_encoder` keeps what a model started from makes of a video: with task "captions" its proposals stay, too.
     """
 
     task: Literal["dense", "proposals", "captions"] = "dense"
+    frozen_encoder: bool = False
     optimizer: Literal["sgd", "adam", "adamw"] = "sgd"
     learning_rate: float = 0.1
     momentum: float = 0.95

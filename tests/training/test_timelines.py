@@ -129,3 +129,13 @@ def test_the_last_model_can_be_the_best(clips: Path, tmp_path: Path, settings: l
     assert train(clips, run, [*settings, "--set", "training.best_by=last"]) == 0
     best, last = (load_file(run / name / "weights.safetensors") for name in ("model", "model-last"))
     assert all(torch.equal(best[name], last[name]) for name in last)
+
+
+def test_with_a_frozen_encoder_the_words_alone_are_learnt(clips: Path, tmp_path: Path, settings: list[str]) -> None:
+    assert train(clips, tmp_path / "first", settings) == 0
+    start = tmp_path / "first" / "model-last"
+    frozen = [word for key in ("task=captions", "frozen_encoder=true") for word in ("--set", f"training.{key}")]
+    assert train(clips, tmp_path / "second", [*settings, *frozen, "--from", str(start)]) == 0
+    before, after = (load_file(path / "weights.safetensors") for path in (start, tmp_path / "second" / "model-last"))
+    moved = {name.split(".")[0] for name in before if not torch.equal(before[name], after[name])}
+    assert moved == {"caption_decoder"}

@@ -32,7 +32,7 @@ class Learner:
     ) -> None:
         self.config, self.model, self.step = config, model, 0
         self.device = next(model.parameters()).device
-        freeze_what_the_task_leaves_out(model, config)
+        freeze_what_does_not_learn(model, config)
         self.objective: nn.Module = Objective(model, config, reward)
         if ranks is not None and ranks.count > 1:
             with_synchronised_norms(model, self.device)
@@ -73,12 +73,13 @@ def autocast(config: Config, device: torch.device) -> torch.autocast:
     return torch.autocast(device.type, torch.bfloat16, enabled=wanted)
 
 
-def freeze_what_the_task_leaves_out(model: MaskedTransformer, config: Config) -> None:
+def freeze_what_does_not_learn(model: MaskedTransformer, config: Config) -> None:
     """Parts without a loss do not learn; optimiser and ranks then need not look after them."""
     unused: dict[str, list[nn.Module]] = {
         "dense": [],
         "proposals": [model.masking, model.caption_decoder],
         "captions": [model.masking, model.proposal_decoder],
     }
-    for part in unused[config.training.task]:
+    kept = [model.input_embedding, model.encoder] if config.training.frozen_encoder else []
+    for part in (*unused[config.training.task], *kept):
         part.requires_grad_(False)
