@@ -38,7 +38,7 @@ def total_loss(
     model: MaskedTransformer, batch: Batch, config: Config, epoch: int = 0, reward: Reward | None = None
 ) -> tuple[Tensor, Losses]:
     """The weighted sum to minimise, and its parts."""
-    if batch.clips is None or config.training.task != "dense":
+    if batch.clips is None or config.training.task == "proposals":
         losses = batch_losses(model, batch, config, epoch, reward)
     else:
         losses = batch_losses(model, batch, config, epoch)
