@@ -37,8 +37,12 @@ class Objective(nn.Module):
 def total_loss(
     model: MaskedTransformer, batch: Batch, config: Config, epoch: int = 0, reward: Reward | None = None
 ) -> tuple[Tensor, Losses]:
-    """The weighted sum to minimise, and its parts."""
-    if batch.clips is None or config.training.task != "dense":
+    """The weighted sum to minimise, and its parts.
+
+    Where clips stand beside a batch, they alone are rewarded: the segments of composed videos have no document. Clips
+    that are not rewarded are for the task "dense".
+    """
+    if batch.clips is None or (reward is None and config.training.task != "dense"):
         losses = batch_losses(model, batch, config, epoch, reward)
     else:
         losses = batch_losses(model, batch, config, epoch)
