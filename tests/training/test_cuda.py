@@ -8,7 +8,9 @@ import pytest
 import torch
 
 from densevid.cli import main
+from densevid.config import TrainingConfig
 from densevid.training.metrics import read_metrics
+from densevid.training.schedule import optimizer_for, step_if_finite
 from tiny_run import settings, train_here, weights, words, write_tiny_data
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -47,3 +49,22 @@ def test_a_bad_step_is_found_a_few_steps_later(data: Path, tmp_path: Path, capsy
     explode = settings("training.learning_rate=1e30", 'training.optimizer="sgd"', "training.epochs=20")
     assert main(words(data, tmp_path / "run", *explode, "--device", "cuda", validate=False)) == 2
     assert "is not finite, with the videos generated_0_" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["sgd", "adam", "adamw"])
+def test_a_broken_gradient_is_skipped_without_waiting(kind: str) -> None:
+    model = torch.nn.Linear(3, 4, device="cuda")
+    optimizer = optimizer_for(model, TrainingConfig(optimizer=kind))  # type: ignore[arg-type]
+    assert all(group["fused"] for group in optimizer.param_groups)
+    before, seen = model.bias.detach().clone(), []
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for value in (torch.nan, torch.inf, 1.0):
+            for parameter in model.parameters():
+                parameter.grad = torch.full_like(parameter, value)
+            step_if_finite(optimizer, torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0))
+            seen.append(model.bias.detach().clone())
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert torch.equal(seen[0], before) and torch.equal(seen[1], before)
+    assert seen[2].isfinite().all() and not torch.equal(seen[2], before)

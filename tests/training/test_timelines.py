@@ -20,6 +20,7 @@ from densevid.data.timelines import TimelineGenerator
 from densevid.data.vocabulary import Vocabulary
 from densevid.model.masked_transformer import MaskedTransformer
 from densevid.training import prepare
+from densevid.training.rewards import reward_for
 from densevid.training.step import caption_losses, clip_loss, total_loss
 
 TINY = {
@@ -49,16 +50,19 @@ def settings() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def batch(clips: Path) -> Batch:
-    config = Config().with_values(TINY)
+def samples(clips: Path) -> TimelineSamples:
     generator = TimelineGenerator(ClipCollection.read(clips), "train")
-    vocabulary = Vocabulary.build(generator.sentences(), 1)
-    return next(TimelineLoader(TimelineSamples(generator, vocabulary, config), 4).batches(0))
+    return TimelineSamples(generator, Vocabulary.build(generator.sentences(), 1), Config().with_values(TINY))
 
 
-def model_for(config: Config) -> MaskedTransformer:
+@pytest.fixture(scope="module")
+def batch(samples: TimelineSamples) -> Batch:
+    return next(TimelineLoader(samples, 4).batches(0))
+
+
+def model_for(config: Config, words: int = 400) -> MaskedTransformer:
     torch.manual_seed(0)
-    return MaskedTransformer(config, 400).eval()
+    return MaskedTransformer(config, words).eval()
 
 
 @pytest.mark.parametrize("encoder", ["self-attention", "bi-lstm"])
@@ -79,6 +83,24 @@ def test_clips_share_the_words_loss_and_nothing_else(batch: Batch) -> None:
     torch.testing.assert_close(with_clips.words, words)
     torch.testing.assert_close(with_clips.offsets, without.offsets)
     torch.testing.assert_close(with_clips.score, without.score)
+
+
+def test_captions_alone_reward_the_clips_and_teach_the_segments(batch: Batch, samples: TimelineSamples) -> None:
+    still = {"dropout": 0.0, "input_dropout": 0.0}
+    config = Config().with_values(
+        {**TINY, "model": TINY["model"] | still, "training": TINY["training"] | {"task": "captions", "reward": "cider"}}
+    )
+    reward, model = reward_for(config, samples, samples.vocabulary), model_for(config, len(samples.vocabulary)).train()
+    assert batch.clips is not None and reward is not None
+    torch.manual_seed(1)
+    found = total_loss(model, batch, config, reward=reward)[1].words
+    torch.manual_seed(1)
+    rewarded = clip_loss(model, batch.clips, config, 0, reward)
+    taught = caption_losses(model, batch, config, 0).words
+    assert rewarded != 0
+    torch.testing.assert_close(found, (taught + rewarded) / 2)
+    told = clip_loss(model, batch.clips, config, 0)
+    torch.testing.assert_close(total_loss(model, batch, config)[1].words, (taught + told) / 2)
 
 
 def train(clips: Path, out: Path, settings: list[str], *more: str) -> int:
@@ -103,10 +125,11 @@ def test_data_must_be_given_once(clips: Path, tmp_path: Path, capsys: pytest.Cap
     assert "--annotations needs --features STORE" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("task", "kind"), [("dense", "cider"), ("captions", "cider+matches")])
 def test_clips_can_be_rewarded(
-    clips: Path, tmp_path: Path, settings: list[str], capsys: pytest.CaptureFixture[str]
+    clips: Path, tmp_path: Path, settings: list[str], capsys: pytest.CaptureFixture[str], task: str, kind: str
 ) -> None:
-    reward = ["--set", "training.reward=cider"]
+    reward = ["--set", f"training.task={task}", "--set", f'training.reward="{kind}"']
     assert train(clips, tmp_path / "run", [*settings, *reward]) == 0
     assert train(clips, tmp_path / "other", [*settings, *reward, "--set", "training.clips_per_batch=0"]) == 2
     assert "set training.clips_per_batch" in capsys.readouterr().err

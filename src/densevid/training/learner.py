@@ -12,7 +12,7 @@ from densevid.model.masked_transformer import MaskedTransformer
 from densevid.training.average import WeightAverage
 from densevid.training.ranks import Ranks, mean_over_ranks, with_synchronised_norms
 from densevid.training.rewards import Reward
-from densevid.training.schedule import Schedule, optimizer_for
+from densevid.training.schedule import Schedule, optimizer_for, step_if_finite
 from densevid.training.step import Objective
 
 PARTS = ("total", "score", "offsets", "mask", "words", "gradient")
@@ -46,6 +46,7 @@ class Learner:
     def learn(self, batch: Batch, epoch: int) -> Tensor:
         """Forward, backward, clip, step. Gives the `PARTS` of all ranks together, then this rank's own total.
 
+        A step whose gradient is not finite changes no weight, on any rank, for the gradients of all are the same.
         Nothing here waits for the device, so the next batch can follow at once.
         """
         self.schedule.apply(self.optimizer, self.step)
@@ -54,7 +55,7 @@ class Learner:
             loss, parts = self.objective(batch, epoch)
         loss.backward()
         norm = nn.utils.clip_grad_norm_(self.parameters, self.config.training.gradient_clip)
-        self.optimizer.step()
+        step_if_finite(self.optimizer, norm)
         self.step += 1
         if self.average is not None:
             self.average.update(self.model, self.step)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -10,6 +11,7 @@ from densevid.data.loading import Loader
 from densevid.data.timeline_samples import TimelineLoader
 from densevid.model.masked_transformer import MaskedTransformer
 from densevid.training.learner import Learner
+from densevid.training.skips import Skips
 from densevid.training.watch import Sums, Watch
 
 EpochReport = dict[str, float]
@@ -29,6 +31,7 @@ class Loop:
 
     def __init__(self, learner: Learner, loader: Loader | TimelineLoader, position: Position | None = None) -> None:
         self.learner, self.loader, self.position = learner, loader, position or Position()
+        self.skips = Skips()
 
     def run(self) -> None:
         """Learn until the last epoch is done, or until `stopped`."""
@@ -36,6 +39,8 @@ class Loop:
             self._run()
         finally:
             self.loader.close()
+        if self.skips.count:
+            self.warn(self.skips.told(self.learner.step))
 
     def _run(self) -> None:
         while self.position.epoch < self.learner.config.training.epochs and not self.stopped():
@@ -48,7 +53,7 @@ class Loop:
 
     def _finish_epoch(self) -> bool:
         """The rest of the epoch; False if the run was stopped in it."""
-        position, watch = self.position, Watch()
+        position, watch = self.position, Watch(self.skips, self.warn)
         self.learner.model.train()
         for batch in self.loader.batches(position.epoch, position.batch):
             values = self.learner.learn(batch, position.epoch)
@@ -73,6 +78,10 @@ class Loop:
     def stopped(self) -> bool:
         """Whether to end here."""
         return False
+
+    def warn(self, text: str) -> None:
+        """Tell what a user should know, though the run goes on."""
+        warnings.warn(text, stacklevel=2)
 
     def wants_all(self) -> bool:
         """Whether the values of this very step are needed after it, which means to wait for the device."""

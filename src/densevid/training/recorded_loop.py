@@ -23,6 +23,7 @@ from densevid.training.progress import Progress, described, open_progress
 from densevid.training.ranks import Ranks, wait_for_all
 from densevid.training.records import Records
 from densevid.training.run_folder import RunFolder
+from densevid.training.skips import Skips
 from densevid.training.validation import Scored, validation_losses, validation_scores
 from densevid.training.watch import Sums
 
@@ -66,6 +67,7 @@ class RecordedLoop(Loop):
         seed = self.settings.seed
         self.position = checkpointing.restore(self.learner, tensors, state, rank=self.ranks.rank, seed=seed)
         self._known, self._recent = self.learner.step, Sums(**state["recent"])
+        self.skips = Skips(**state.get("skips", {}))  # older checkpoints know of none
         epoch, epochs = self.position.epoch, self.settings.epochs
         where = f"epoch {epoch + 1} of {epochs}" if epoch < epochs else "the end: all epochs are done"
         self.report(f"resumed at step {self.learner.step:,}, {where}")
@@ -86,6 +88,10 @@ class RecordedLoop(Loop):
     def stopped(self) -> bool:
         """At the step that `--limit-steps` names."""
         return self.around.limit_steps is not None and self.learner.step >= self.around.limit_steps
+
+    def warn(self, text: str) -> None:
+        """Above the bar, where there is one."""
+        self._progress.line(f"warning: {text}")
 
     def wants_all(self) -> bool:
         """Before a checkpoint is written every loss must be known to be a number."""
@@ -184,7 +190,8 @@ class RecordedLoop(Loop):
 
     def _save(self, path: Path) -> None:
         best = None if self.best == math.inf else self.best
-        more = {"best": best, "recent": asdict(self._recent), "data": self._data_hash()}
+        sums = {"recent": asdict(self._recent), "skips": asdict(self.skips)}
+        more = {"best": best, "data": self._data_hash(), **sums}
         tensors, state = checkpointing.snapshot(self.learner, self.position, more)
         if self.ranks.leads:
             checkpointing.write(path, tensors, state)

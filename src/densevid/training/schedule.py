@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from densevid.config import TrainingConfig
 
@@ -21,7 +21,10 @@ def optimizer_for(model: nn.Module, config: TrainingConfig) -> torch.optim.Optim
     if config.optimizer == "sgd":
         momentum, nesterov = config.momentum, config.momentum > 0
         rate, decay = config.learning_rate, config.weight_decay
-        return torch.optim.SGD(parameters, rate, momentum, weight_decay=decay, nesterov=nesterov, fused=fused)
+        sgd = torch.optim.SGD(parameters, rate, momentum, weight_decay=decay, nesterov=nesterov, fused=fused)
+        for parameter in parameters if momentum else ():  # if the first step is skipped, fused SGD leaves these unset
+            sgd.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
+        return sgd
     beta1, beta2 = config.betas
     if config.optimizer == "adam":
         decay = config.weight_decay
@@ -32,6 +35,20 @@ def optimizer_for(model: nn.Module, config: TrainingConfig) -> torch.optim.Optim
     ]
     groups = [group for group in groups if group["params"]]
     return torch.optim.AdamW(groups, config.learning_rate, (beta1, beta2), fused=fused)
+
+
+def step_if_finite(optimizer: torch.optim.Optimizer, norm: Tensor) -> None:
+    """Step, unless the norm of the gradients is not finite: then weights and the optimiser's state stay as they are.
+
+    A fused optimiser reads `found_inf`, which is torch.amp.GradScaler's way, on the device: nobody waits for the norm.
+    """
+    finite = torch.isfinite(norm)
+    if all(group["fused"] for group in optimizer.param_groups):
+        optimizer.found_inf = (~finite).float()  # type: ignore[attr-defined]
+        optimizer.step()
+        del optimizer.found_inf  # type: ignore[attr-defined]
+    elif finite:
+        optimizer.step()
 
 
 @dataclass

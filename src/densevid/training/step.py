@@ -37,7 +37,10 @@ class Objective(nn.Module):
 def total_loss(
     model: MaskedTransformer, batch: Batch, config: Config, epoch: int = 0, reward: Reward | None = None
 ) -> tuple[Tensor, Losses]:
-    """The weighted sum to minimise, and its parts."""
+    """The weighted sum to minimise, and its parts.
+
+    Where clips stand beside a batch, they alone are rewarded: the segments of composed videos have no document.
+    """
     if batch.clips is None or config.training.task == "proposals":
         losses = batch_losses(model, batch, config, epoch, reward)
     else:

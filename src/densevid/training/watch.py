@@ -1,12 +1,14 @@
 """Watching the losses without waiting for the device: values are read when they have arrived, a few steps later.
 
-A loss or gradient that is not a number ends the run with the videos of its batch named, before a checkpoint is written.
+A loss that is not a number ends the run with the videos of its batch named, before a checkpoint is written. So do many
+gradients that are not; a few are only told, for the learner has skipped their steps.
 """
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -15,8 +17,11 @@ from torch import Tensor
 from densevid.errors import InputError
 from densevid.training.learner import PARTS
 from densevid.training.ranks import gather
+from densevid.training.skips import Skips
 
 LAG = 8
+NAMED = 8  # videos
+KEPT = "the last good checkpoint, if there was one, is kept: look at these features"
 
 
 @dataclass(frozen=True)
@@ -29,26 +34,30 @@ class _Pending:
 
 @dataclass
 class Sums:
-    """Sums of the parts over steps, and their means."""
+    """Sums of the parts over steps, and their means; a step that was skipped has no gradient."""
 
     values: dict[str, float] = field(default_factory=dict)
     count: int = 0
+    skipped: int = 0
 
     def add(self, row: dict[str, float]) -> None:
         """Take in one step."""
         for name, value in row.items():
             self.values[name] = self.values.get(name, 0.0) + value
         self.count += 1
+        self.skipped += "gradient" not in row
 
     def means(self) -> dict[str, float]:
-        """Mean of each part."""
-        return {name: value / self.count for name, value in self.values.items()}
+        """Mean of each part that there was."""
+        steps = {"gradient": self.count - self.skipped}
+        return {name: value / steps.get(name, self.count) for name, value in self.values.items()}
 
 
 class Watch:
-    """Holds the values of the last steps until they are on this side."""
+    """Holds the values of the last steps until they are on this side. `warn` is told of the first skipped step."""
 
-    def __init__(self) -> None:
+    def __init__(self, skips: Skips, warn: Callable[[str], None]) -> None:
+        self.skips, self.warn = skips, warn
         self._pending: deque[_Pending] = deque()
 
     def add(self, step: int, videos: Sequence[str], values: Tensor) -> list[dict[str, float]]:
@@ -74,23 +83,38 @@ class Watch:
                 pending.arrived.synchronize()
             *values, own_total = pending.values.tolist()
             row = dict(zip(PARTS, values, strict=True))
-            if not all(map(_is_finite, values)):
+            if not all(map(math.isfinite, values[:-1])):
                 raise _not_finite(pending, row, own_total)
+            skipped = not math.isfinite(row["gradient"])
+            self.skips.add(skipped=skipped)
+            if skipped:
+                self._tell(pending, row.pop("gradient"))
             rows.append(row)
         return rows
 
-
-def _is_finite(value: float) -> bool:
-    return value - value == 0
+    def _tell(self, pending: _Pending, gradient: float) -> None:
+        """The first skipped step, and the one too many, in which all ranks come here: their gradients are the same."""
+        too_many = self.skips.too_many(pending.step)
+        if not too_many and self.skips.count > 1:
+            return
+        what = f"step {pending.step}: gradient {gradient} is not finite, with the videos {_named(pending.videos)}"
+        if too_many:
+            told = f"{self.skips.told(pending.step)}, {self.skips.in_a_row} in a row, which is too many"
+            raise InputError(f"{what}; {told}; {KEPT}, lower training.learning_rate or try training.precision float32")
+        self.warn(f"{what}, though every loss is: this step is skipped, and others like it will be counted")
 
 
 def _not_finite(pending: _Pending, row: dict[str, float], own_total: float) -> InputError:
     """All ranks come here in the same step, for the values are those of all; each says what it had in its batch."""
-    mine = list(pending.videos) if not _is_finite(own_total) or _is_finite(row["total"]) else []
-    videos = list(dict.fromkeys(video for part in gather(mine) for video in part))  # one may be there for two segments
-    named = ", ".join(videos[:8]) + (f" and {len(videos) - 8} more" if len(videos) > 8 else "")
-    bad = ", ".join(f"{name} {value}" for name, value in row.items() if not _is_finite(value))
+    mine = pending.videos if not math.isfinite(own_total) or math.isfinite(row["total"]) else []
+    bad = ", ".join(f"{name} {value}" for name, value in row.items() if not math.isfinite(value))
     return InputError(
-        f"step {pending.step}: {bad} is not finite, with the videos {named};"
-        " the last good checkpoint, if there was one, is kept: look at these features, or lower training.learning_rate"
+        f"step {pending.step}: {bad} is not finite, with the videos {_named(mine)};"
+        f" {KEPT}, or lower training.learning_rate"
     )
+
+
+def _named(mine: Sequence[str]) -> str:
+    """The first few videos of all ranks."""
+    videos = list(dict.fromkeys(video for part in gather(list(mine)) for video in part))  # one may have two segments
+    return ", ".join(videos[:NAMED]) + (f" and {len(videos) - NAMED} more" if len(videos) > NAMED else "")
