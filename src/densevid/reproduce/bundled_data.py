@@ -24,10 +24,13 @@ from densevid.video.reduction import FILE as REDUCTION
 TRAINING = "train"
 SEED = 1  # of what is learnt from; what is asked about is drawn with others
 EACH = 20  # quiet videos of a kind
+STILLS, STILLS_SEED, STILL_SECONDS = 200, 2, 4.0  # more photographs, each for less long: they differ as black does not
 Report = Callable[[str], None]
 
 
-def write_bundled_data(clips: Path, store: Path, folder: Path, each: int = EACH, say: Report = print) -> None:
+def write_bundled_data(
+    clips: Path, store: Path, folder: Path, each: int = EACH, stills: int = STILLS, say: Report = print
+) -> None:
     """Make the folder, or what is missing of it; `clips` has clips/*.mp4, `store` their reduced features."""
     content = read_json(clips / "clips.json")
     collection = ClipCollection.read(clips, pixels=True)
@@ -35,6 +38,7 @@ def write_bundled_data(clips: Path, store: Path, folder: Path, each: int = EACH,
     photographs = [collection.file(clip) for clip in training]
     videos = folder.with_name(f"{folder.name}-quiet")
     drawn = write_quiet_videos(videos, photographs, each, SEED)
+    drawn += write_quiet_videos(videos, photographs, stills, STILLS_SEED, STILL_SECONDS, kinds=("still",))
     say(f"{videos}: {len(drawn)} quiet videos")
     features = copied(FeatureStore.open(store), [clip.name for clip in training], folder / "features")
     extract_alike([videos], features.path, features, say)

@@ -39,7 +39,7 @@ from densevid.events import Event
 from densevid.inference.captioner import Captioner
 from densevid.inference.fit_calibration import fit_calibration
 from densevid.reproduce.bundled_card import write_card
-from densevid.reproduce.bundled_data import EACH, extract_alike, write_bundled_data
+from densevid.reproduce.bundled_data import EACH, STILLS, extract_alike, write_bundled_data
 from densevid.reproduce.bundled_scores import Learnt, Subject, clip_scores, timeline_scores
 from densevid.reproduce.bundled_trials import caption_quiet_videos, caption_videos
 from densevid.tracks import FeatureTrack
@@ -53,7 +53,7 @@ CALIBRATED_ON, QUIET_CALIBRATED_ON = 100, 10  # composed timelines beside those 
 
 def make_data(args: argparse.Namespace) -> None:
     """The folder that is trained from."""
-    write_bundled_data(args.clips, args.features, args.out, args.each)
+    write_bundled_data(args.clips, args.features, args.out, args.each, args.stills)
 
 
 def make_pixels(args: argparse.Namespace) -> None:
@@ -142,6 +142,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parsers[name].set_defaults(run_step=verb)
     _add_paths(parsers)
     parsers["data"].add_argument("--each", type=int, default=EACH, metavar="N", help="quiet videos of a kind")
+    parsers["data"].add_argument("--stills", type=int, default=STILLS, metavar="N", help="more photographs that stay")
     parsers["pixels"].add_argument("--split", choices=SPLITS.values(), required=True)
     parsers["pixels"].add_argument("--count", type=int, default=60, metavar="N", help="timelines (60)")
     parsers["score"].add_argument("--on", choices=SPLITS, required=True)

@@ -6,7 +6,7 @@ were drawn with another seed, of other photographs (`bundled_scores`). Nothing a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import islice, repeat
@@ -41,12 +41,17 @@ class QuietVideo:
 
 
 def write_quiet_videos(
-    folder: Path, photographs: Sequence[Path], each: int, seed: int, seconds: float | None = None
+    folder: Path,
+    photographs: Sequence[Path],
+    each: int,
+    seed: int,
+    seconds: float | None = None,
+    kinds: Collection[str] | None = None,
 ) -> list[QuietVideo]:
-    """`each` videos of every kind; `photographs` are videos whose frames become stills. What is there stays."""
+    """`each` videos of some or all kinds; `photographs` are videos whose frames become stills. What is there stays."""
     drawn, seconds = [], seconds or SECONDS
     for place, (kind, draw) in enumerate(KINDS.items()):
-        for number in range(each):
+        for number in range(each if kinds is None or kind in kinds else 0):
             rng = np.random.default_rng((seed, place, number))
             photograph = photographs[int(rng.integers(len(photographs)))]
             file = folder / f"quiet-{kind}-{seed}-{number:03d}.mp4"
