@@ -156,7 +156,7 @@ def open_job(job: PredictionJob, report: Report = lambda line: None) -> OpenedJo
     """Load the model, open the features, and look at every video's header; with no usable video it is an error."""
     device = usable_device(job.device)
     if job.threads is not None:
-        _set_threads(job.threads, report)
+        set_threads(job.threads, report)
     loaded = load_model(job.model)
     config = loaded.config.with_settings(_inference_only(job.settings))
     source = open_features(
@@ -245,7 +245,8 @@ def _inference_only(settings: tuple[str, ...]) -> tuple[str, ...]:
     return settings
 
 
-def _set_threads(threads: int, report: Report) -> None:
+def set_threads(threads: int, report: Report) -> None:
+    """Let torch use so many, if the machine has them."""
     if threads < 1:
         raise InputError(f"--threads must be at least 1, got {threads}")
     most = os.cpu_count() or 1
