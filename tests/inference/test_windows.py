@@ -99,3 +99,9 @@ def test_pieces_of_any_size_merge_alike(seed: int) -> None:
         patch.setattr("densevid.inference.windows.PAIRS_AT_ONCE", 1)
         assert torch.equal(merge(windows, spans, score, kept, alike=0.5), whole)
     assert not (whole & ~kept).any()
+
+
+@pytest.mark.filterwarnings("error")
+def test_changes_too_large_for_float32_are_changes() -> None:
+    values = np.repeat([[3e38, 0, 0], [-3e38, 0, 0]], 40, axis=0)
+    assert strongest_changes(track_of(values), reach=3, around=15).tolist() == [38]

@@ -89,7 +89,8 @@ def _changes(track: FeatureTrack, first: int, reach: int) -> npt.NDArray[np.floa
     change_T = np.linalg.norm(change_TF, axis=1) if len(change_TF) else np.zeros(0)
     strength_T = np.zeros(end - begin)
     strength_T[reach : reach + len(change_T)] = change_T
-    return strength_T[first - begin : last - begin].astype(np.float32)
+    with np.errstate(over="ignore"):
+        return strength_T[first - begin : last - begin].astype(np.float32)
 
 
 def merge(windows: Windows, intervals_WP2: Tensor, score_WP: Tensor, kept_WP: Tensor, alike: float) -> Tensor:
