@@ -22,7 +22,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     clock = parser.add_mutually_exclusive_group()
     clock.add_argument("--durations", type=Path, metavar="CSV", help="the release's id,duration,frames file")
     clock.add_argument(
-        "--seconds-per-step", type=float, metavar="S", help="one number for all videos (default: the model's)"
+        "--seconds-per-step",
+        type=float,
+        metavar="S",
+        help="one number for all videos (default: a store's own; for the release's two files a video the model's)",
     )
     parser.add_argument("--device", default=None, help="cpu, cuda, cuda:1, ... (default: cuda where there is one)")
     parser.add_argument("--threads", type=int, default=None, help="CPU threads (default: torch's choice)")
