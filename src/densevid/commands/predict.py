@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--segments", type=Path, metavar="REFERENCES", help="caption these segments, propose nothing")
     parser.add_argument("--summary", action="store_true", help="only the few events that tell a video to a person")
     parser.add_argument("--top", type=int, metavar="N", help="a summary of N events, however unsure they are")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting: inference.beam=3, ...")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="as inference.beam=3")
     parser.add_argument("--device", default=None, help="cpu, cuda, cuda:1, ... (default: cuda where there is one)")
     parser.add_argument(
         "--precision",

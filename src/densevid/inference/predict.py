@@ -124,7 +124,7 @@ class OpenedJob:
                 track = self.source.track(video)
                 part.tracks[video] = track if self.teller.is_long(track) else self.captioner.read(track)
             except (InputError, MemoryError) as error:
-                part.failures[video] = _named(video, error)
+                part.failures[video] = named(video, error)
         return part
 
     def _captioned(self, tracks: dict[str, Track]) -> Iterator[tuple[str, list[Event] | str]]:
@@ -133,7 +133,7 @@ class OpenedJob:
             yield from zip(tracks, list(self._events(tracks)), strict=True)
         except (InputError, MemoryError, torch.OutOfMemoryError) as error:
             if len(tracks) == 1:
-                yield next(iter(tracks)), _named(next(iter(tracks)), error)
+                yield next(iter(tracks)), named(next(iter(tracks)), error)
             else:
                 for video, track in tracks.items():
                     yield from self._captioned({video: track})
@@ -225,13 +225,13 @@ def _usable(source: FeatureSource, videos: list[str]) -> tuple[list[str], dict[s
         try:
             source.extent(video)
         except InputError as error:
-            failures[video] = _named(video, error)
+            failures[video] = named(video, error)
     if len(failures) == len(videos):
         raise InputError(next(iter(failures.values()), "there is no video to caption"))
     return [video for video in videos if video not in failures], failures
 
 
-def _named(video: str, error: BaseException) -> str:
+def named(video: str, error: BaseException) -> str:
     """What went wrong, with the video it went wrong in."""
     text = str(error) if isinstance(error, InputError) else "there is not enough memory for it"
     return text if text.startswith(video) else f"{video}: {text}"
