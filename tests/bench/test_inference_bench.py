@@ -16,6 +16,9 @@ from densevid.checkpoint import save_model
 from densevid.cli import main
 from densevid.config import load_config
 from densevid.data.feature_layouts import open_features
+from densevid.data.feature_store import FeatureStore
+from densevid.model.masked_transformer import MaskedTransformer
+from densevid.tracks import Clock, FeatureTrack
 
 
 @pytest.fixture(autouse=True)
@@ -95,3 +98,60 @@ def test_generated_videos_are_as_long_as_activitynets(tmp_path: Path) -> None:
 
 def test_the_papers_arithmetic_is_about_four_teraflop() -> None:
     assert 3.5e12 < dense_flop(load_config("activitynet"), 480, 186) < 4.7e12
+
+
+@pytest.mark.parametrize(
+    ("flags", "complaint"),
+    [
+        (["--videos", "-3"], "--videos must be at least 1, got -3"),
+        (["--plain-videos", "0"], "--plain-videos must be at least 1, got 0"),
+        (["--top", "0"], "--top must be at least 1, got 0"),
+        (["--rounds", "-1"], "--rounds must be at least 1, got -1"),
+        (["--at-once", "0"], "--at-once must be at least 1, got 0"),
+        (["--threads", "0"], "--threads must be at least 1, got 0"),
+        (["--store-run", "0"], "--store-run must be at least 1, got 0"),
+        (["--store-run", "3", "--model", "somewhere"], "--store-run makes its own model"),
+        (["--stages", "--json", "figures.json"], "--json keeps the figures beside the plain version"),
+    ],
+    ids=str,
+)
+def test_flags_that_cannot_be_followed_are_refused(
+    flags: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bench", "inference", "--quick", "--device", "cpu", *flags]) == 2
+    assert complaint in capsys.readouterr().err
+
+
+def saved(folder: Path, *settings: str) -> list[str]:
+    made = random_model(Asked(3, 5, 48, 4, "gated", quick=True))
+    config = made.config.with_settings(settings)
+    model = MaskedTransformer(config, len(made.vocabulary))
+    save_model(folder / "model", replace(made, config=config, model=model), {})
+    return ["bench", "inference", "--device", "cpu", "--model", str(folder / "model")]
+
+
+def stored(folder: Path, width: int, *lengths: int) -> list[str]:
+    streams = (("resnet", width),)
+    with FeatureStore.create(folder / "store", streams).writer() as writer:
+        for number, steps in enumerate(lengths):
+            values = np.random.default_rng(number).standard_normal((steps, width), dtype=np.float32)
+            writer.add(f"v{number}", FeatureTrack(values, Clock.uniform(0.5), streams))
+    return ["--features", str(folder / "store"), "--videos", "9", "--json", str(folder / "figures.json")]
+
+
+def test_a_video_in_which_nothing_is_found_is_one_event_for_both(tmp_path: Path) -> None:
+    command = saved(tmp_path, "inference.min_proposals=0") + stored(tmp_path, 32, 1, 2, 30)
+    assert main(command) == 0
+    plain, *ours = json.loads((tmp_path / "figures.json").read_text())["figures"]
+    assert plain["captions_per_second"] > 0
+    assert all(figure["same_intervals"] == figure["same_sentences"] == 1 for figure in ours)
+
+
+def test_features_of_another_width_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(saved(tmp_path) + stored(tmp_path, 7, 20)) == 2
+    assert "the features are resnet 7, the model reads resnet 32" in capsys.readouterr().err
+
+
+def test_what_follows_the_release_has_no_plain_version(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(saved(tmp_path, "model.compat=released")) == 2
+    assert 'model.compat = "released"' in capsys.readouterr().err

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from densevid.checkpoint import load_model, model_files, save_model
 from densevid.cli import main
+from densevid.data.feature_layouts import open_features
 from densevid.inference.calibration import Calibration
 from tiny_run import train_here, write_tiny_data
 
@@ -50,3 +53,24 @@ def test_what_cannot_be_fitted_is_one_line(trained: Path, capsys: pytest.Capture
     other.write_text(json.dumps({"nobody": {"duration": 9, "timestamps": [[0, 5]], "sentences": ["x"]}}))
     assert main(words(trained, "calibrate", "--references", str(other))) == 2
     assert "no video has both features and true events" in capsys.readouterr().err
+
+
+def test_bad_videos_are_named_and_left_out(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As `predict` has it: what can be done is done, and the exit code says that something could not."""
+    shutil.copytree(trained / "run" / "model", tmp_path / "model")
+    (tmp_path / "model" / "calibration.toml").unlink(missing_ok=True)
+    source = open_features(trained / "train")
+    (tmp_path / "features").mkdir()
+    for number, video in enumerate(source.videos()):
+        values = np.array(source.track(video).values)
+        values[:2] = np.nan if number == 7 else values[:2]
+        for name, part in (("resnet", values[:, :24]), ("bn", values[:, 24:])):
+            np.save(tmp_path / "features" / f"{video}_{name}.npy", part[:0] if number == 3 else part)
+    files = ["--model", str(tmp_path / "model"), "--features", str(tmp_path / "features"), "--seconds-per-step", "0.5"]
+    assert main(["calibrate", *files, "--references", str(trained / "train.json")]) == 2
+    told = capsys.readouterr()
+    assert "fitted on" in told.out and "6 videos" in told.out
+    empty, hollow = source.videos()[3], source.videos()[7]
+    assert f"{hollow}: its features hold NaN" in told.err and f"{empty}: its resnet array has shape (0, 24)" in told.err
+    assert "2 of 8 videos cannot be used and are left out" in told.err
+    assert load_model(tmp_path / "model").calibration is not None

@@ -147,6 +147,16 @@ def test_numbers_that_are_none_are_refused() -> None:
         captioner.caption(FeatureTrack(values, track.clock, track.streams))
 
 
+def test_numbers_that_a_network_cannot_compute_with_are_refused() -> None:
+    """Not told as an event without a word."""
+    captioner, track = Captioner(random_model()), random_track(20)
+    large = FeatureTrack(np.full_like(track.values, 3e38), track.clock, track.streams)
+    for told in (lambda: captioner.caption(large), lambda: captioner.caption_segments(large, [(1.0, 4.0)])):
+        with pytest.raises(InputError, match="too large for this model"):
+            told()
+    assert captioner.caption(track)
+
+
 def test_bfloat16_is_near() -> None:
     loaded = random_model({"mask": "discrete"})
     exact, coarse = Captioner(loaded), Captioner(loaded, precision="bfloat16")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from densevid.inference.captioner import Captioner
 from densevid.inference.given_segments import caption_segments, caption_segments_many, unseen
-from densevid.tracks import FeatureTrack
+from densevid.tracks import Clock, FeatureTrack
 from random_models import random_model, random_track
 
 TOLD = [
@@ -37,6 +38,16 @@ def test_a_span_of_a_long_video_is_told_from_the_window_around_it(captioner: Cap
     (alone,) = captioner.caption_segments(part, [(40.0 - 34.0, 48.0 - 34.0)])
     assert late.sentence == alone.sentence
     assert unseen(captioner, track, [(64.0, 65.0), (65.0, 66.0)]) == 1
+
+
+@pytest.mark.parametrize("steps", [30, 130])
+def test_before_a_clock_that_begins_late_the_first_step_stands_in(captioner: Captioner, steps: int) -> None:
+    track = random_track(steps, 7)
+    late = FeatureTrack(track.values, Clock.from_edges(2 + np.arange(steps + 1) / 2), track.streams)
+    spans = [(0.0, 0.4), (2.0, 2.4), (1.0, 6.0), (2.0, 6.0)]
+    told = caption_segments(captioner, late, spans)
+    assert [(event.start, event.end) for event in told] == spans
+    assert told[0].sentence == told[1].sentence and told[2].sentence == told[3].sentence
 
 
 def test_the_release_reads_the_first_window_alone() -> None:

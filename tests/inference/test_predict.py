@@ -13,6 +13,7 @@ import torch
 from densevid.checkpoint import LoadedModel, save_model
 from densevid.cli import main
 from densevid.config import Config
+from densevid.data.feature_store import FeatureStore
 from densevid.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from densevid.inference.captioner import Captioner
 from densevid.inference.storyteller import Storyteller
@@ -54,6 +55,16 @@ def command(folder: Path, *flags: str) -> list[str]:
 def results(folder: Path) -> dict[str, list[dict[str, Any]]]:
     content: dict[str, list[dict[str, Any]]] = json.loads((folder / "out.json").read_text())["results"]
     return content
+
+
+def test_a_step_length_for_a_store_is_said_to_change_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    streams = tuple(STREAMS.items())
+    with FeatureStore.create(folder / "store", streams).writer() as writer:
+        writer.add("a", FeatureTrack(np.ones((9, 10), dtype=np.float32), Clock.uniform(0.5), streams))
+    flags = ["--features", str(folder / "store"), "--seconds-per-step", "0.25"]
+    assert main(command(folder, *flags)) == 0
+    assert "a store, which has its own clocks" in capsys.readouterr().err
+    assert max(row["timestamp"][1] for row in results(folder)["a"]) > 0.25 * 9
 
 
 @pytest.mark.parametrize("compat", ["paper", "released"])

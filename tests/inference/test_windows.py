@@ -98,4 +98,32 @@ def test_pieces_of_any_size_merge_alike(seed: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("densevid.inference.windows.PAIRS_AT_ONCE", 1)
         assert torch.equal(merge(windows, spans, score, kept, alike=0.5), whole)
-    assert not (whole & ~kept).any()
+    assert torch.equal(whole, greedily_merged(windows, spans, score, kept & ~cut(windows, spans), alike=0.5))
+
+
+def greedily_merged(
+    windows: Windows, spans: torch.Tensor, score: torch.Tensor, kept: torch.Tensor, alike: float
+) -> torch.Tensor:
+    """The best first, each unless it is alike to one of another window that stays."""
+    left = torch.zeros_like(kept)
+    for window, place in sorted(kept.nonzero().tolist(), key=lambda at: (-float(score[at[0], at[1]]), at)):
+        start, end = spans[window, place].tolist()
+        others = [spans[a, b].tolist() for a, b in left.nonzero().tolist() if a != window]
+        shared = [max(0.0, min(end, other[1]) - max(start, other[0])) for other in others]
+        unions = [end - start + b - a - part for (a, b), part in zip(others, shared, strict=True)]
+        left[window, place] = all(part / union < alike for part, union in zip(shared, unions, strict=True))
+    return left
+
+
+def test_what_is_alike_only_to_the_lost_stays() -> None:
+    """The second loses to the third, and then nobody speaks for the first."""
+    windows = Windows((0, 20, 40), 100, 180)
+    spans = torch.tensor([[[45.0, 75]], [[50.0, 80]], [[55.0, 85]]])
+    left = merge(windows, spans, torch.tensor([[0.7], [0.8], [0.9]]), torch.ones(3, 1, dtype=torch.bool), alike=0.6)
+    assert left.tolist() == [[True], [False], [True]]
+
+
+@pytest.mark.filterwarnings("error")
+def test_changes_too_large_for_float32_are_changes() -> None:
+    values = np.repeat([[3e38, 0, 0], [-3e38, 0, 0]], 40, axis=0)
+    assert strongest_changes(track_of(values), reach=3, around=15).tolist() == [38]

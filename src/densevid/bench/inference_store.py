@@ -12,20 +12,22 @@ from densevid.artifacts import provenance
 from densevid.bench.inference_subject import Asked, generated_store, random_model
 from densevid.checkpoint import save_model
 from densevid.events import write_events
+from densevid.inference.captioner import Precision
 from densevid.inference.predict import PredictionJob, open_job
 
 
-def print_store_run(asked: Asked, device: torch.device, folder: Path | None = None) -> None:
+def print_store_run(asked: Asked, device: torch.device, precision: Precision | None = None) -> None:
     """From a store of generated videos of ActivityNet's lengths to a predictions file, as `densevid predict` does."""
-    with tempfile.TemporaryDirectory(prefix="densevid-", dir=folder) as name:
+    with tempfile.TemporaryDirectory(prefix="densevid-") as name:
         root = Path(name)
         loaded = random_model(asked)
         block = provenance(config_hash=loaded.config.hash)
         save_model(root / "model", loaded, block)
         store = generated_store(root, loaded.config, asked.videos)
         begun = time.perf_counter()
+        settings = ("inference.read=first-window",)
         opened = open_job(
-            PredictionJob(root / "model", store, device=str(device), settings=("inference.read=first-window",))
+            PredictionJob(root / "model", store, device=str(device), settings=settings, precision=precision)
         )
         ready = time.perf_counter()
         predictions = opened.run()

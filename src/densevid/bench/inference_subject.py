@@ -13,6 +13,7 @@ import torch
 from densevid.checkpoint import LoadedModel, load_model
 from densevid.config import Config, load_config
 from densevid.data.feature_layouts import open_features
+from densevid.data.feature_source import check_recipe
 from densevid.data.feature_store import FeatureStore
 from densevid.data.vocabulary import EOS, SPECIAL_TOKENS, Vocabulary
 from densevid.errors import InputError
@@ -72,7 +73,7 @@ def subject(asked: Asked, model: Path | None, features: Path | None) -> tuple[Lo
     loaded = random_model(asked) if model is None else trained_model(model, asked)
     if features is None:
         return loaded, random_tracks(loaded.config, asked.videos, asked.steps)
-    return loaded, stored_tracks(features, loaded.config, asked.videos)
+    return loaded, stored_tracks(features, loaded, asked.videos)
 
 
 def _events(asked: Asked) -> tuple[str, ...]:
@@ -89,6 +90,8 @@ def _events(asked: Asked) -> tuple[str, ...]:
 def trained_model(folder: Path, asked: Asked) -> LoadedModel:
     """A model of its own settings, but for the floor, and words chosen greedily, as the plain version does."""
     loaded = load_model(folder)
+    if loaded.config.model.compat == "released":
+        raise InputError(f'{folder}: its model.compat = "released", and the plain version is that of the paper')
     settings = [f"inference.mask_floor={asked.floor}", "inference.beam=1", "inference.no_repeat=0"]
     return replace(loaded, config=loaded.config.with_settings(settings))
 
@@ -103,9 +106,11 @@ def random_tracks(config: Config, count: int, steps: int) -> list[FeatureTrack]:
     ]
 
 
-def stored_tracks(path: Path, config: Config, count: int) -> list[FeatureTrack]:
-    """The first videos of a feature folder or store."""
-    source = open_features(path, usual_seconds_per_step=config.features.seconds_per_step)
+def stored_tracks(path: Path, loaded: LoadedModel, count: int) -> list[FeatureTrack]:
+    """The first videos of a feature folder or store, if the model can read them."""
+    features = loaded.config.features
+    source = open_features(path, usual_seconds_per_step=features.seconds_per_step)
+    check_recipe(loaded.recipe, tuple(zip(features.streams, features.widths, strict=True)), source)
     if not source.videos():
         raise InputError(f"{path}: there is no video in it")
     return [source.track(video) for video in source.videos()[:count]]

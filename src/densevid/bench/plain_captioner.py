@@ -53,12 +53,17 @@ class PlainCaptioner:
             own_1 = torch.tensor([steps], device=self.device)
             proposals = at_changes(self.model.propose(video), features_1TF, own_1, self.config.inference)
             chosen = greedily_chosen(proposals, steps, self.config.inference)
-            anchor_P = torch.tensor([anchor for anchor, _ in chosen], dtype=torch.long, device=self.device)
-            picked = proposals.pick(torch.zeros_like(anchor_P), anchor_P)
-            limit_P = torch.full_like(picked.logits_P, steps)
-            masks_PT = self.model.event_mask(picked, steps, limit_P).mask_PT
+            anchors = [anchor for anchor, _ in chosen]
+            masks_PT = self._masks(proposals, anchors, steps) if chosen else valid_1T.float()
             said = [text for masks in masks_PT.split(self.at_once) for text in self._sentences(video, masks)]
-        return PlainEvents([span for _, span in chosen], proposals.scores_BA[0, anchor_P].tolist(), said)
+        if not chosen:  # where nothing is proposed, the whole is one event
+            return PlainEvents([(0.0, float(steps))], [self.config.inference.score_threshold], said)
+        return PlainEvents([span for _, span in chosen], proposals.scores_BA[0, anchors].tolist(), said)
+
+    def _masks(self, proposals: Proposals, anchors: list[int], steps: int) -> Tensor:
+        anchor_P = torch.tensor(anchors, device=self.device)
+        picked = proposals.pick(torch.zeros_like(anchor_P), anchor_P)
+        return self.model.event_mask(picked, steps, torch.full_like(picked.logits_P, steps)).mask_PT
 
     def _sentences(self, video: EncodedVideo, masks_PT: Tensor) -> Iterator[str]:
         rows = torch.zeros(len(masks_PT), dtype=torch.long, device=self.device)

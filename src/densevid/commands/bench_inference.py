@@ -20,12 +20,15 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from densevid.artifacts import require_writable
 from densevid.errors import InputError
 
 if TYPE_CHECKING:
     import torch
 
     from densevid.inference.fused import Kernel
+
+COUNTS = ("videos", "plain_videos", "top", "store_run", "at_once", "rounds", "threads")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -74,16 +77,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measure and print."""
-    import torch
-
     from densevid.bench.inference import Run, print_figures
     from densevid.bench.inference_subject import Asked, subject
-    from densevid.inference.predict import usable_device
+    from densevid.inference.predict import set_threads, usable_device
 
-    if args.features is not None and args.model is None:
-        raise InputError("--features needs the --model that reads them")
+    _check(args)
     if args.threads is not None:
-        torch.set_num_threads(max(1, args.threads))
+        set_threads(args.threads, print)
     device = usable_device(args.device)
     if args.readings:
         return _readings(device)
@@ -107,7 +107,7 @@ def run(args: argparse.Namespace) -> int:
     if args.store_run:
         from densevid.bench.inference_store import print_store_run
 
-        print_store_run(asked[0], device)
+        print_store_run(asked[0], device, args.precision)
     elif args.stages or args.sweep:
         from densevid.bench.inference_stages import print_stages, print_sweep
 
@@ -116,6 +116,21 @@ def run(args: argparse.Namespace) -> int:
     else:
         print_figures(asked, how, model=args.model, features=args.features, json=args.json)
     return 0
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Refuse what cannot be followed, and what would be left undone without a word."""
+    for name in COUNTS:
+        if (count := getattr(args, name)) is not None and count < 1:
+            raise InputError(f"--{name.replace('_', '-')} must be at least 1, got {count}")
+    if args.features is not None and args.model is None:
+        raise InputError("--features needs the --model that reads them")
+    if args.store_run and args.model is not None:
+        raise InputError("--store-run makes its own model and videos; leave out --model and --features")
+    if args.json is not None:
+        if args.store_run or args.stages or args.sweep or args.readings:
+            raise InputError("--json keeps the figures beside the plain version, and those were not asked for")
+        require_writable(args.json)
 
 
 def _readings(device: torch.device) -> int:

@@ -2,6 +2,7 @@
 
 MODEL_DIR/calibration.toml then turns scores into confidence: the probability that an event overlaps a true one with an
 IoU of at least .5. `densevid predict --summary` chooses by it and writes it as the score. A few hundred videos will do.
+A video whose features cannot be used is left out and named at the end, with exit code 2.
 
   densevid calibrate --model RUN/model --features dev/features --references dev/references_1.json
 """
@@ -9,7 +10,17 @@ IoU of at least .5. `densevid predict --summary` chooses by it and writes it as 
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from densevid.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Container
+
+    from densevid.inference.predict import OpenedJob
+    from densevid.tracks import FeatureTrack
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,7 +33,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     clock = parser.add_mutually_exclusive_group()
     clock.add_argument("--durations", type=Path, metavar="CSV", help="the release's id,duration,frames file")
     clock.add_argument(
-        "--seconds-per-step", type=float, metavar="S", help="one number for all videos (default: the model's)"
+        "--seconds-per-step",
+        type=float,
+        metavar="S",
+        help="one number for all videos (default: a store's own; for the release's two files a video the model's)",
     )
     parser.add_argument("--device", default=None, help="cpu, cuda, cuda:1, ... (default: cuda where there is one)")
     parser.add_argument("--threads", type=int, default=None, help="CPU threads (default: torch's choice)")
@@ -46,11 +60,37 @@ def run(arguments: argparse.Namespace) -> None:
         device=arguments.device,
         threads=arguments.threads,
     )
-    opened = open_job(job)
+    opened = open_job(job, _report)
     truth = read_annotations(arguments.references).events
-    tracks = {video: opened.source.track(video) for video in opened.videos if video in truth}
+    tracks, failures = _tracks(opened, truth)
     calibration = fit_calibration(opened.captioner, tracks, truth)
     inputs = [path for path in model_files(arguments.model) if path != target]
     block = provenance(inputs=[*inputs, arguments.features, *arguments.references], command="calibrate")
     write_text(target, toml_text({**calibration.as_table(), "provenance": block}))
     print(f"{target}: fitted on {calibration.fitted['events']:,} events of {calibration.fitted['videos']:,} videos")
+    for failure in failures:
+        _report(failure)
+    if failures:
+        asked_for = len(failures) + len(tracks)
+        raise InputError(f"{len(failures)} of {asked_for} videos cannot be used and are left out")
+
+
+def _tracks(opened: OpenedJob, wanted: Container[str]) -> tuple[dict[str, FeatureTrack], list[str]]:
+    """Those of the videos that can be used, left where they are, and what is wrong with the others."""
+    from densevid.inference.predict import named
+
+    tracks: dict[str, FeatureTrack] = {}
+    failures = [failure for video, failure in opened.failures.items() if video in wanted]
+    for video in opened.videos:
+        if video in wanted:
+            try:
+                track = opened.source.track(video)
+                opened.captioner.read(track)  # while its name is known
+                tracks[video] = track
+            except InputError as error:
+                failures.append(named(video, error))
+    return tracks, failures
+
+
+def _report(line: str) -> None:
+    print(f"densevid: {line}", file=sys.stderr)

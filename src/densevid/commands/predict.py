@@ -13,6 +13,7 @@ are those that are finished when the command is interrupted.
   densevid predict --model RUN/model --features store --segments val_1.json --out captions.json
   densevid predict --model RUN/model --features store --summary --out summaries.json
   densevid predict --model RUN/model --features store --top 5 --out five-events-each.json
+  densevid predict --model RUN/model --features store --set inference.beam=3 --set inference.no_repeat=2 --out beam.json
 """
 
 from __future__ import annotations
@@ -37,12 +38,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     clock = parser.add_mutually_exclusive_group()
     clock.add_argument("--durations", type=Path, metavar="CSV", help="the release's id,duration,frames file")
     clock.add_argument(
-        "--seconds-per-step", type=float, metavar="S", help="one number for all videos (default: the model's)"
+        "--seconds-per-step",
+        type=float,
+        metavar="S",
+        help="one number for all videos (default: a store's own; for the release's two files a video the model's)",
     )
     parser.add_argument("--segments", type=Path, metavar="REFERENCES", help="caption these segments, propose nothing")
     parser.add_argument("--summary", action="store_true", help="only the few events that tell a video to a person")
     parser.add_argument("--top", type=int, metavar="N", help="a summary of N events, however unsure they are")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change an inference setting")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="as inference.beam=3")
     parser.add_argument("--device", default=None, help="cpu, cuda, cuda:1, ... (default: cuda where there is one)")
     parser.add_argument(
         "--precision",

@@ -45,7 +45,8 @@ class LogisticCurve:
         right = np.asarray(right_N, dtype=np.float64)
         values_NC = np.stack([np.asarray(columns[name], dtype=np.float64) for name in names], axis=1)
         if not 0 < right.sum() < len(right):
-            raise InputError(f"{len(right)} events, {right.sum():.0f} of them right: a confidence needs both kinds")
+            found = f"{len(right)} events, {right.sum():.0f} of them right"
+            raise InputError(f"{found}: a confidence needs both kinds; give more videos")
         mean_C, scale_C = values_NC.mean(axis=0), values_NC.std(axis=0)
         scale_C[scale_C == 0] = 1
         weights = _newton(np.c_[(values_NC - mean_C) / scale_C, np.ones(len(right))], right)

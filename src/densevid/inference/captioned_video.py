@@ -11,6 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from densevid.errors import InputError
 from densevid.events import Event
 from densevid.tracks import Clock
 
@@ -43,6 +44,15 @@ class CaptionedVideo:
         """The same in seconds."""
         rows = zip(self.clock.seconds(self.reported_P2).tolist(), self.sentences, self.score_P.tolist(), strict=True)
         return [Event(start, end, sentence, score) for (start, end), sentence, score in rows]
+
+
+def require_numbers(log_probability_P: Tensor, precision: str) -> None:
+    """Refuse what was said where the network computed no numbers: it would be events without a word."""
+    if bool(log_probability_P.isfinite().all()):
+        return
+    if precision == "float16":
+        raise InputError("this model computes numbers too large for float16; use bfloat16 or float32")
+    raise InputError("its features are too large for this model; were they made for another?")
 
 
 def deal_out(

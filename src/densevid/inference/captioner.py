@@ -23,7 +23,7 @@ from densevid.checkpoint import LoadedModel, load_model
 from densevid.errors import InputError
 from densevid.events import Event
 from densevid.inference.batches import Batches
-from densevid.inference.captioned_video import CaptionedVideo, ReadTrack, deal_out
+from densevid.inference.captioned_video import CaptionedVideo, ReadTrack, deal_out, require_numbers
 from densevid.inference.decoding import Sentences
 from densevid.inference.event_speaker import EventSpeaker, SpeakerLimits
 from densevid.inference.finder import Finder, Found, event_masks
@@ -201,8 +201,7 @@ class Captioner:
             spoken.there.synchronize()
         with self.stages("text"):
             video_P, anchor_P, score_P, reported_P2, words_PL, log_P = spoken.columns
-            if self.precision == "float16" and not bool(log_P.isfinite().all()):
-                raise InputError("this model computes numbers too large for float16; use bfloat16 or float32")
+            require_numbers(log_P, self.precision)
             return deal_out(spoken.clocks, video_P, (anchor_P, score_P, reported_P2), self.texts(words_PL), log_P)
 
     @torch.inference_mode()
@@ -220,6 +219,7 @@ class Captioner:
             steps = video.embedded_BTD.shape[1]
             mask_PT = self.model.segment_mask(steps_P2, steps, uploaded.lengths.steps_B[video_P].float())
             said = self.speaker(video, mask_PT, video_P)
+        require_numbers(said.log_probability_P, self.precision)
         texts = iter(self.texts(said.words_PL.cpu()))
         return [[Event(start, end, next(texts)) for start, end in spans] for spans in segments]
 

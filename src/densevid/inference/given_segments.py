@@ -17,6 +17,7 @@ from densevid.inference.windows import Windows, exceeds
 from densevid.tracks import FeatureTrack
 
 Part = tuple[FeatureTrack | ReadTrack, Segments]
+MOMENT = 1e-6  # seconds: what is left of a span that ends before its window begins
 
 
 def caption_segments(captioner: Captioner, track: FeatureTrack | ReadTrack, segments: Segments) -> list[Event]:
@@ -66,7 +67,7 @@ def _parts(captioner: Captioner, track: FeatureTrack | ReadTrack, segments: Segm
     )
     begins = track.seconds(windows.starts).tolist()
     return [
-        (windows.part(track, number), [(max(0.0, start - begin), end - begin)])
+        (windows.part(track, number), [(max(0.0, start - begin), max(MOMENT, end - begin))])
         for number, ((start, end), begin) in enumerate(zip(segments, begins, strict=True))
     ]
 

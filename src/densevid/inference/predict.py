@@ -18,6 +18,7 @@ from densevid.config import Config
 from densevid.data.annotation_files import read_annotation_file
 from densevid.data.feature_layouts import open_features
 from densevid.data.feature_source import FeatureSource, check_recipe
+from densevid.data.feature_store import FeatureStore
 from densevid.errors import InputError
 from densevid.events import Event
 from densevid.inference.calibration import Calibration
@@ -124,7 +125,7 @@ class OpenedJob:
                 track = self.source.track(video)
                 part.tracks[video] = track if self.teller.is_long(track) else self.captioner.read(track)
             except (InputError, MemoryError) as error:
-                part.failures[video] = _named(video, error)
+                part.failures[video] = named(video, error)
         return part
 
     def _captioned(self, tracks: dict[str, Track]) -> Iterator[tuple[str, list[Event] | str]]:
@@ -133,7 +134,7 @@ class OpenedJob:
             yield from zip(tracks, list(self._events(tracks)), strict=True)
         except (InputError, MemoryError, torch.OutOfMemoryError) as error:
             if len(tracks) == 1:
-                yield next(iter(tracks)), _named(next(iter(tracks)), error)
+                yield next(iter(tracks)), named(next(iter(tracks)), error)
             else:
                 for video, track in tracks.items():
                     yield from self._captioned({video: track})
@@ -156,7 +157,7 @@ def open_job(job: PredictionJob, report: Report = lambda line: None) -> OpenedJo
     """Load the model, open the features, and look at every video's header; with no usable video it is an error."""
     device = usable_device(job.device)
     if job.threads is not None:
-        _set_threads(job.threads, report)
+        set_threads(job.threads, report)
     loaded = load_model(job.model)
     config = loaded.config.with_settings(_inference_only(job.settings))
     source = open_features(
@@ -166,6 +167,10 @@ def open_job(job: PredictionJob, report: Report = lambda line: None) -> OpenedJo
         duration_formula=config.features.duration_formula,
         usual_seconds_per_step=config.features.seconds_per_step,
     )
+    if isinstance(source, FeatureStore) and (job.durations or job.seconds_per_step is not None):
+        report(
+            f"{job.features} is a store, which has its own clocks; --durations and --seconds-per-step change nothing"
+        )
     streams = tuple(zip(config.features.streams, config.features.widths, strict=True))
     warning = check_recipe(loaded.recipe, streams, source)
     segments = None if job.segments is None else read_segments(job.segments, report)
@@ -225,13 +230,13 @@ def _usable(source: FeatureSource, videos: list[str]) -> tuple[list[str], dict[s
         try:
             source.extent(video)
         except InputError as error:
-            failures[video] = _named(video, error)
+            failures[video] = named(video, error)
     if len(failures) == len(videos):
         raise InputError(next(iter(failures.values()), "there is no video to caption"))
     return [video for video in videos if video not in failures], failures
 
 
-def _named(video: str, error: BaseException) -> str:
+def named(video: str, error: BaseException) -> str:
     """What went wrong, with the video it went wrong in."""
     text = str(error) if isinstance(error, InputError) else "there is not enough memory for it"
     return text if text.startswith(video) else f"{video}: {text}"
@@ -245,7 +250,8 @@ def _inference_only(settings: tuple[str, ...]) -> tuple[str, ...]:
     return settings
 
 
-def _set_threads(threads: int, report: Report) -> None:
+def set_threads(threads: int, report: Report) -> None:
+    """Let torch use so many, if the machine has them."""
     if threads < 1:
         raise InputError(f"--threads must be at least 1, got {threads}")
     most = os.cpu_count() or 1

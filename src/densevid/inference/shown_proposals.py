@@ -23,7 +23,7 @@ Place = tuple[int, int]  # the number of a window and of an anchor in it
 
 @dataclass(frozen=True)
 class Candidates:
-    """Proposals of a video: window, anchor in it, interval in steps of the video, and how good it is."""
+    """Proposals of a video: window, anchor in it, interval in steps of the video, and its score, 0 to 1."""
 
     window_P: Tensor
     anchor_P: Tensor
@@ -65,5 +65,5 @@ def sure_and_unsure(found: Sequence[Candidates], each: int) -> tuple[list[Place]
     best = Candidates.joined(found).different()
     place_P = torch.arange(len(best.score_P), device=best.score_P.device)
     others_P = place_P[each:]
-    unsure_P = others_P[best.score_P[others_P].sigmoid() < UNSURE]
+    unsure_P = others_P[best.score_P[others_P] < UNSURE]
     return best.places(place_P[:each]), best.places(unsure_P[:each])

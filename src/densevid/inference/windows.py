@@ -89,28 +89,39 @@ def _changes(track: FeatureTrack, first: int, reach: int) -> npt.NDArray[np.floa
     change_T = np.linalg.norm(change_TF, axis=1) if len(change_TF) else np.zeros(0)
     strength_T = np.zeros(end - begin)
     strength_T[reach : reach + len(change_T)] = change_T
-    return strength_T[first - begin : last - begin].astype(np.float32)
+    with np.errstate(over="ignore"):
+        return strength_T[first - begin : last - begin].astype(np.float32)
 
 
 def merge(windows: Windows, intervals_WP2: Tensor, score_WP: Tensor, kept_WP: Tensor, alike: float) -> Tensor:
     """Which proposals of all windows remain, W x P: whole ones, each once. `intervals_WP2` are steps of the video.
 
     `alike` is the IoU from which two proposals are the same event; the better scored one stays, the earlier of equals.
+    Greedy, by rounds, as `intervals.suppress`: only to what remains itself can another be lost.
     """
-    kept_WP = kept_WP & ~cut(windows, intervals_WP2)
-    lost_WP = torch.zeros_like(kept_WP)
-    proposals = max(1, kept_WP.shape[1])
-    pieces = torch.arange(len(windows), device=kept_WP.device).split(max(1, PAIRS_AT_ONCE // proposals**2))
+    whole_WP = kept_WP & ~cut(windows, intervals_WP2)
+    left_WP = whole_WP
+    while True:
+        again_WP = whole_WP & ~_lost(windows, intervals_WP2, score_WP, left_WP, alike)
+        if torch.equal(again_WP, left_WP):
+            return left_WP
+        left_WP = again_WP
+
+
+def _lost(windows: Windows, intervals_WP2: Tensor, score_WP: Tensor, left_WP: Tensor, alike: float) -> Tensor:
+    """Which proposals are alike to a better one of another window among those that are left."""
+    lost_WP = torch.zeros_like(left_WP)
+    proposals = max(1, left_WP.shape[1])
+    pieces = torch.arange(len(windows), device=left_WP.device).split(max(1, PAIRS_AT_ONCE // proposals**2))
     for distance in range(1, _reach(windows) + 1):
         for first in pieces:
             first = first[first < len(windows) - distance]
             second = first + distance
             same = temporal_iou(intervals_WP2[first], intervals_WP2[second]) >= alike
-            same &= kept_WP[first][:, :, None] & kept_WP[second][:, None, :]
             first_better = score_WP[first][:, :, None] >= score_WP[second][:, None, :]
-            lost_WP[first] |= (same & ~first_better).any(dim=2)
-            lost_WP[second] |= (same & first_better).any(dim=1)
-    return kept_WP & ~lost_WP
+            lost_WP[first] |= (same & ~first_better & left_WP[second][:, None, :]).any(dim=2)
+            lost_WP[second] |= (same & first_better & left_WP[first][:, :, None]).any(dim=1)
+    return lost_WP
 
 
 def cut(windows: Windows, intervals_WP2: Tensor) -> Tensor:
