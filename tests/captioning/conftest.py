@@ -17,6 +17,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("models")
     write_tiny_model(folder / "tiny")
+    (folder / "DEFAULT").write_text("tiny")
     return folder
 
 

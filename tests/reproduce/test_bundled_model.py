@@ -21,7 +21,7 @@ from densevid.data.clip_collection import DEV_SHARE, ClipCollection, share_of
 from densevid.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from densevid.errors import InputError
 from densevid.model.masked_transformer import MaskedTransformer
-from densevid.reproduce import bundled_model, bundled_scores, quiet_videos
+from densevid.reproduce import bundled_model, bundled_scores, bundled_training, quiet_videos
 from densevid.reproduce.bundled_card import card_text
 from densevid.reproduce.bundled_model import MOST_BYTES, main
 from made_videos import constant, make_video
@@ -84,14 +84,15 @@ def run_all(folder: Path) -> Path:
     values = {"model": MODEL, "training": TRAINING, "inference": INFERENCE}
     streams = {"streams": [network], "widths": [colour_network.WIDTH], "min_word_count": 1}
     load_config().with_values({**values, "features": streams}).save(folder / "tiny.toml")
-    step("data", clips=clips, features=store, out=folder / "data", each=1)
+    step("data", clips=clips, features=store, out=folder / "data", each=1, stills=2)
     for name, split in (("dev", "train-dev"), ("val", "val")):
         step("pixels", clips=clips, features=store, split=split, count=3, out=folder / name)
-    data, run = str(folder / "data"), str(folder / "run")
-    features = ["--features", f"{data}/features", "--split", "train-fit"]
-    given = ["--timelines", data, *features, "--out", run, "--device", "cpu"]
-    assert densevid(["train", str(folder / "tiny.toml"), *given]) in (0, None)
-    step("pack", run=run, data=data, timelines=folder / "dev", out=folder / "model")
+    data = folder / "data"
+    words = ('task="captions"', "frozen_encoder=true", 'reward="cider+matches"', "epochs=1")
+    with pytest.MonkeyPatch.context() as shorter:
+        shorter.setattr(bundled_training, "SITTINGS", {"end-to-end": (), "words": words})
+        step("train", data=data, out=folder / "runs", preset=folder / "tiny.toml", device="cpu")
+    step("pack", run=folder / "runs" / "words", data=data, timelines=folder / "dev", out=folder / "model")
     asked = {"model": folder / "model", "clips": clips, "features": store, "out": scores, "each": 1}
     step("score", **asked, on="dev", timelines=folder / "dev")
     films = folder / "films"
@@ -136,7 +137,7 @@ def test_the_data_holds_training_clips_and_quiet_ones_and_no_others(made: Path) 
     collection = ClipCollection.read(made / "data", features=made / "data" / "features")
     assert {clip.split for clip in collection.clips} == {"train"}
     quiet = [clip for clip in collection.clips if not clip.captions]
-    assert len(collection.clips) == 24 + len(quiet) == 24 + len(quiet_videos.KINDS)
+    assert len(collection.clips) == 24 + len(quiet) == 24 + len(quiet_videos.KINDS) + 2
     told = {clip.source for clip in collection.clips if clip.captions}
     assert {clip.name.split("-")[1] for clip in quiet if clip.source in told} == {"still"}
 
@@ -144,7 +145,10 @@ def test_the_data_holds_training_clips_and_quiet_ones_and_no_others(made: Path) 
 def test_a_packed_model_is_half_precise_calibrated_and_has_a_card(made: Path) -> None:
     loaded = load_model(made / "model")
     assert loaded.calibration is not None and loaded.calibration["fitted"]["videos"] >= 3 + 6
-    sizes = [(folder / "weights.safetensors").stat().st_size for folder in (made / "model", made / "run" / "model")]
+    sizes = [
+        (folder / "weights.safetensors").stat().st_size
+        for folder in (made / "model", made / "runs" / "words" / "model")
+    ]
     assert sizes[0] < 0.65 * sizes[1]
     installed = InstalledModel("model", made / "model")
     assert installed.licence and "research" in installed.licence
@@ -161,7 +165,7 @@ def test_the_card_says_what_was_measured(made: Path) -> None:
     assert set(val["quiet"]) == set(quiet_videos.KINDS)
     whole = val["whole videos"]
     assert whole["videos"]["film"]["events"] and "failed" in whole["videos"]["broken"] and "film" in whole["scores"]
-    assert "- failed: " in card and "missed" in card and "densevid train bundled" in card
+    assert "- failed: " in card and "missed" in card and "bundled_model train" in card
     altered = {**val, "clips": {**val["clips"], "model": dict.fromkeys(val["clips"]["model"], 77.77)}}
     assert "77.77: reached" in card_text(load_model(made / "model"), made / "model", val, altered)
 

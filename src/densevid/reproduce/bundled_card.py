@@ -42,9 +42,11 @@ were drawn by a program and are among the background; one training video in {qui
 ## Recipe
 
 The preset `bundled` of densevid {version}; `python -m densevid.reproduce.bundled_model --help` has every step from
-clips to this page. The training itself:
+clips to this page. Its training has three sittings (`reproduce/bundled_training.py`): end to end; shortly again with
+more photographs among the videos in which nothing happens; and the words alone, rewarded for what people say (CIDEr,
+and METEOR's formula over equal words), while encoder and proposals stay:
 
-    densevid train bundled --timelines DATA --features DATA/features --split train-fit --validation-split train-dev
+    python -m densevid.reproduce.bundled_model train --data DATA --workers 8 --out RUNS
 
 All choices were made on `train-dev`, a tenth of the training clips with sources of its own. The confidence was fitted
 on timelines of it. `val` was scored once.

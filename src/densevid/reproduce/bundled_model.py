@@ -7,9 +7,8 @@ and clips/*.mp4; STORE their two-stream features reduced to 512 (`densevid extra
   python -m densevid.reproduce.bundled_model data   --clips MSRVTT --features STORE --out DATA
   python -m densevid.reproduce.bundled_model pixels --clips MSRVTT --features STORE --split train-dev --out DEV
   python -m densevid.reproduce.bundled_model pixels --clips MSRVTT --features STORE --split val --out VAL
-  densevid train bundled --timelines DATA --features DATA/features --split train-fit --validation-split train-dev \\
-      --workers 8 --out RUN
-  python -m densevid.reproduce.bundled_model pack   --run RUN --data DATA --timelines DEV --out MODEL
+  python -m densevid.reproduce.bundled_model train  --data DATA --workers 8 --out RUNS
+  python -m densevid.reproduce.bundled_model pack   --run RUNS/words --data DATA --timelines DEV --out MODEL
   python -m densevid.reproduce.bundled_model score  --model MODEL --clips MSRVTT --features STORE --on dev \\
       --timelines DEV --out SCORES
   python -m densevid.reproduce.bundled_model score  --model MODEL --clips MSRVTT --features STORE --on val \\
@@ -41,6 +40,7 @@ from densevid.inference.fit_calibration import fit_calibration
 from densevid.reproduce.bundled_card import write_card
 from densevid.reproduce.bundled_data import EACH, STILLS, extract_alike, write_bundled_data
 from densevid.reproduce.bundled_scores import Learnt, Subject, clip_scores, timeline_scores
+from densevid.reproduce.bundled_training import PRESET, train_bundled
 from densevid.reproduce.bundled_trials import caption_quiet_videos, caption_videos
 from densevid.tracks import FeatureTrack
 
@@ -61,6 +61,11 @@ def make_pixels(args: argparse.Namespace) -> None:
     generator = TimelineGenerator(ClipCollection.read(args.clips, pixels=True), args.split, seed=0)
     write_timelines(generator, args.count, args.out, ANNOTATORS, lambda video: print(video, flush=True))
     extract_alike([args.out / "videos"], args.out / "features", FeatureStore.open(args.features))
+
+
+def make_runs(args: argparse.Namespace) -> None:
+    """Three sittings of training, RUNS/words the last; stopped ones go on."""
+    print(train_bundled(args.data, FITTED, args.out, args.preset, device=args.device, workers=args.workers))
 
 
 def pack(args: argparse.Namespace) -> None:
@@ -133,6 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     verbs: dict[str, Callable[[argparse.Namespace], None]] = {
         "data": make_data,
         "pixels": make_pixels,
+        "train": make_runs,
         "pack": pack,
         "score": score,
         "card": make_card,
@@ -149,7 +155,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parsers["score"].add_argument("--each", type=int, default=5, metavar="N", help="quiet videos of a kind (5)")
     parsers["score"].add_argument("--videos", type=Path, metavar="FOLDER", help="whole videos to caption")
     parsers["score"].add_argument("--annotations", type=Path, nargs="*", default=[], metavar="FILE")
-    for name in ("pack", "score"):
+    parsers["train"].add_argument("--workers", type=int, default=0, metavar="N", help="processes that compose (0)")
+    parsers["train"].add_argument("--preset", default=PRESET, help="a preset or a file with other settings (bundled)")
+    for name in ("train", "pack", "score"):
         parsers[name].add_argument("--device", help="cpu, cuda, ...")
     args = parser.parse_args(arguments)
     args.run_step(args)
@@ -161,6 +169,7 @@ def _add_paths(parsers: dict[str, argparse.ArgumentParser]) -> None:
     paths = {
         "data": ("clips", "features", "out"),
         "pixels": ("clips", "features", "out"),
+        "train": ("data", "out"),
         "pack": ("run", "data", "timelines", "out"),
         "score": ("model", "clips", "features", "timelines", "out"),
         "card": ("model", "scores"),
