@@ -59,7 +59,8 @@ def changes_of(features_BTF: Tensor, read_B: Tensor) -> Changes:
     is_inner_BS = inner_S < read_B1
     before_BS, after_BS = (inner_S - WINDOW).clamp(min=0).expand_as(is_inner_BS), inner_S + WINDOW
     after_BS = torch.minimum(after_BS, read_B1.to(after_BS.dtype)).maximum(inner_S + 1).clamp(max=length)
-    total_BTF = torch.nn.functional.pad(features_BTF.double().cumsum(dim=1), (0, 0, 1, 0))
+    exact_BTF = features_BTF if features_BTF.device.type == "mps" else features_BTF.double()  # which has no doubles
+    total_BTF = torch.nn.functional.pad(exact_BTF.cumsum(dim=1), (0, 0, 1, 0))
     middle_BSF = total_BTF[:, 1:length]
     mean_before_BSF = (middle_BSF - _rows(total_BTF, before_BS)) / (inner_S - before_BS)[..., None]
     mean_after_BSF = (_rows(total_BTF, after_BS) - middle_BSF) / (after_BS - inner_S)[..., None]
@@ -67,7 +68,7 @@ def changes_of(features_BTF: Tensor, read_B: Tensor) -> Changes:
 
     walled = torch.nn.functional.pad(strength_BS, (1, 1), value=-torch.inf)
     is_read_BT = torch.arange(length, device=features_BTF.device) < read_B1
-    usual_B1 = (features_BTF.double().norm(dim=-1) * is_read_BT).sum(dim=1, keepdim=True) / read_B1
+    usual_B1 = (exact_BTF.norm(dim=-1) * is_read_BT).sum(dim=1, keepdim=True) / read_B1
     is_peak_BS = (strength_BS > FAINTEST * usual_B1) & (strength_BS >= walled[:, :-2]) & (strength_BS > walled[:, 2:])
     strength_BS = torch.where(is_peak_BS, strength_BS, 0)
     best = strength_BS.topk(min(MOST_CHANGES, length - 1), dim=1)

@@ -89,28 +89,23 @@ def gaussian(first_CF: Floats, second_DF: Floats, narrow: float) -> Floats:
     return kernel
 
 
-def foretell(kernel_CC: Floats, kernel_DC: Floats, share_CW: Floats, ridge: float) -> Floats:
-    """Shares of other clips from those of the learnt ones, by kernel ridge regression around the mean."""
-    usual_W = share_CW.mean(0)
-    scale = ridge * np.trace(kernel_CC) / len(kernel_CC)
-    weight_CW = np.linalg.solve(kernel_CC + scale * np.eye(len(kernel_CC)), share_CW - usual_W)
-    shares: Floats = kernel_DC @ weight_CW + usual_W
-    return shares
+def foretell(kernel_CC: Floats, kernel_DC: Floats, share_CW: Floats, ridges: Sequence[float]) -> list[Floats]:
+    """Shares of other clips from those of the learnt ones: kernel ridge regression around the mean, for each ridge."""
+    usual_W, scale = share_CW.mean(0), np.trace(kernel_CC) / len(kernel_CC)
+    value_E, vector_CE = np.linalg.eigh(kernel_CC)
+    seen_DE, told_EW = kernel_DC @ vector_CE, vector_CE.T @ (share_CW - usual_W)
+    return [seen_DE @ (told_EW / (value_E + ridge * scale)[:, None]) + usual_W for ridge in ridges]
 
 
 def best_ridge(kernel_CC: Floats, share_CW: Floats) -> tuple[float, float]:
     """The error of held-out folds of what is learnt from, and the ridge that has the least of it."""
-    fold_C = np.arange(len(share_CW)) % FOLDS
-
-    def error(ridge: float) -> float:
-        total = 0.0
-        for fold in range(FOLDS):
-            out_C, in_C = fold_C == fold, fold_C != fold
-            told = foretell(kernel_CC[np.ix_(in_C, in_C)], kernel_CC[np.ix_(out_C, in_C)], share_CW[in_C], ridge)
-            total += float(np.square(told - share_CW[out_C]).sum())
-        return total
-
-    return min((error(ridge), ridge) for ridge in RIDGES)
+    fold_C, error_R = np.arange(len(share_CW)) % FOLDS, np.zeros(len(RIDGES))
+    for fold in range(FOLDS):
+        out_C, in_C = fold_C == fold, fold_C != fold
+        kernels = kernel_CC[np.ix_(in_C, in_C)], kernel_CC[np.ix_(out_C, in_C)]
+        error_R += [np.square(told - share_CW[out_C]).sum() for told in foretell(*kernels, share_CW[in_C], RIDGES)]
+    best = int(error_R.argmin())
+    return float(error_R[best]), RIDGES[best]
 
 
 def readers(mean_CF: Floats, mean_DF: Floats, share_CW: Floats) -> dict[str, Floats]:
@@ -122,8 +117,8 @@ def readers(mean_CF: Floats, mean_DF: Floats, share_CW: Floats) -> dict[str, Flo
     _, soft, narrow = min(choices)
     kernels = gaussian(learnt_CF, learnt_CF, narrow), gaussian(asked_DF, learnt_CF, narrow)
     return {
-        "ridge regression": foretell(linear_CC, linear(asked_DF, learnt_CF), share_CW, ridge),
-        "Gaussian kernel": foretell(*kernels, share_CW, soft),
+        "ridge regression": foretell(linear_CC, linear(asked_DF, learnt_CF), share_CW, [ridge])[0],
+        "Gaussian kernel": foretell(*kernels, share_CW, [soft])[0],
     }
 
 
