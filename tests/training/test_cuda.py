@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import torch
 
 from densevid.cli import main
 from densevid.config import TrainingConfig
+from densevid.model.layers import KeysValues, MultiHeadAttention
 from densevid.training.metrics import read_metrics
 from densevid.training.schedule import optimizer_for, step_if_finite
 from tiny_run import settings, train_here, weights, words, write_tiny_data
@@ -68,3 +70,20 @@ def test_a_broken_gradient_is_skipped_without_waiting(kind: str) -> None:
         torch.cuda.set_sync_debug_mode("default")
     assert torch.equal(seen[0], before) and torch.equal(seen[1], before)
     assert seen[2].isfinite().all() and not torch.equal(seen[2], before)
+
+
+def test_gradients_through_a_mask_are_finite_where_every_step_is_unlikely() -> None:
+    """64 steps of which each has a logit near -120: cuDNN's backward gives NaN for the queries."""
+    torch.manual_seed(0)
+    attention = MultiHeadAttention(64, 1, 0.0, released=False).cuda()
+    asked = torch.nn.Parameter(0.1 * torch.randn(1, 64, 64, device="cuda"))
+    keys = 0.1 * torch.randn(1, 1, 64, 64, device="cuda")
+    keys[..., 0] = -120 * math.sqrt(64)
+    with torch.no_grad():
+        asked[..., 0] = 1
+        attention.query.weight.copy_(torch.eye(64))
+    memory = KeysValues(keys.bfloat16(), torch.randn(1, 1, 64, 64, device="cuda").bfloat16())
+    with torch.autocast("cuda", torch.bfloat16):
+        told = attention(asked, memory, torch.ones(1, 1, 64, 64, dtype=torch.bool, device="cuda").tril())
+    told.float().square().sum().backward()
+    assert asked.grad is not None and asked.grad.isfinite().all()

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import math
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+# cuDNN's backward gives NaN with a mask and certain lengths (torch 2.11 to 2.13, pytorch issue 196678); these do not.
+TRUSTED_WITH_MASK = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
 
 def sinusoids(positions: Tensor, width: int) -> Tensor:
@@ -89,14 +94,17 @@ class MultiHeadAttention(nn.Module):
         Numbers instead of truth values are added to the logits.
         """
         dropout = self.attention_dropout if self.training else 0.0
-        heads_BHQd = F.scaled_dot_product_attention(
-            self._split(self.query(query_BQD)),
-            memory.keys,
-            memory.values,
-            attn_mask=attended if attended is None or attended.dtype == torch.bool else attended.to(query_BQD.dtype),
-            dropout_p=dropout,
-            scale=self.scale,
-        )
+        with _kernels(query_BQD, attended):
+            heads_BHQd = F.scaled_dot_product_attention(
+                self._split(self.query(query_BQD)),
+                memory.keys,
+                memory.values,
+                attn_mask=attended
+                if attended is None or attended.dtype == torch.bool
+                else attended.to(query_BQD.dtype),
+                dropout_p=dropout,
+                scale=self.scale,
+            )
         return self.output(heads_BHQd.transpose(1, 2).flatten(-2))
 
     def weights(self, query_BQD: Tensor, memory: KeysValues, attended: Tensor | None = None) -> Tensor:
@@ -110,6 +118,12 @@ class MultiHeadAttention(nn.Module):
 
     def _split(self, values_BTD: Tensor) -> Tensor:
         return values_BTD.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+
+
+def _kernels(query_BQD: Tensor, attended: Tensor | None) -> AbstractContextManager[None]:
+    """Where a gradient will flow back through a mask on a GPU: kernels that can be trusted with it. Else any."""
+    careful = attended is not None and query_BQD.is_cuda and torch.is_grad_enabled()
+    return sdpa_kernel(TRUSTED_WITH_MASK) if careful else nullcontext()
 
 
 class FeedForward(nn.Module):
