@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from densevid.artifacts import hash_of
+from densevid.checkpoint import load_model
 from densevid.config import Config, load_config, presets
 from densevid.errors import InputError
 
@@ -213,3 +214,8 @@ def test_the_modern_recipe() -> None:
     training = load_config("modern").training
     assert (training.optimizer, training.schedule, training.precision) == ("adamw", "cosine", "bfloat16")
     assert training.warmup_steps > 0 and training.label_smoothing > 0 and training.ema > 0
+
+
+def test_the_settings_of_a_model_folder_can_be_given_again() -> None:
+    folder = Path(__file__).parent / "frozen_models" / "format-1"
+    assert load_config(folder / "config.toml") == load_model(folder).config

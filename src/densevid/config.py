@@ -109,8 +109,11 @@ def presets() -> list[str]:
     return sorted(item.name.removesuffix(".toml") for item in folder.iterdir() if item.name.endswith(".toml"))
 
 
+BESIDE_SETTINGS = ("format", "provenance")  # what the file of a model folder says besides
+
+
 def load_config(source: str | Path | None = None, settings: Iterable[str] = ()) -> Config:
-    """Defaults, then a preset (by name) or a TOML file, then `--set` flags."""
+    """Defaults, then a preset (by name) or a TOML file, also that of a model folder, then `--set` flags."""
     config = Config()
     if source is not None:
         config = config.with_values(_read(source), where=f"{source}: ")
@@ -122,11 +125,12 @@ def _read(source: str | Path) -> dict[str, Any]:
         return tomllib.loads((files("densevid") / "presets" / f"{source}.toml").read_text(encoding="utf-8"))
     path = Path(source)
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(f"{source}: neither a file nor a preset; presets are {', '.join(presets())}") from None
     except (OSError, ValueError, RecursionError) as error:  # ValueError: not UTF-8, not TOML, or a number too long
         raise InputError(f"{path}: not a readable TOML file ({error})") from error
+    return {name: section for name, section in values.items() if name not in BESIDE_SETTINGS}
 
 
 def _names(section: Any) -> str:
