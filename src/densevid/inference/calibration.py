@@ -18,6 +18,7 @@ from torch import Tensor
 
 from densevid.errors import InputError
 from densevid.inference.selection import Selection
+from densevid.inference.stir import Readings, stir_of
 from densevid.intervals import temporal_iou
 
 FORMAT = 1
@@ -92,26 +93,30 @@ def _newton(values_NC: Floats, right_N: Floats) -> Floats:
     return weights_C
 
 
-PROPOSAL_COLUMNS = ("logit", "log_steps", "share", "company")
+STIR = "stir"
+PROPOSAL_COLUMNS = ("logit", "log_steps", "share", "company", STIR)
 EVENT_COLUMNS = ("confidence", "log_probability")
 
 
-def proposal_columns(selection: Selection, steps_B: Tensor) -> dict[str, Tensor]:
+def proposal_columns(selection: Selection, readings: Readings) -> dict[str, Tensor]:
     """What a proposal is judged by, B x K each.
 
-    Its logit; how long it is, and what share of the steps that are read; and its company: how much of it the other
-    proposals confirm, as the logarithm of the sum of their scores x IoU.
+    Its logit; how long it is, and what share of the steps that are read; its company: how much of it the other
+    proposals confirm, as the logarithm of the sum of their scores x IoU; and, where it was read, how much it stirs.
     """
     spans_BK2 = selection.reported_BK2.float()
     steps_BK = (spans_BK2[..., 1] - spans_BK2[..., 0]).clamp(min=torch.finfo(torch.float32).eps)
     score_BK = torch.where(selection.kept_BK, selection.score_BK, 0).to(spans_BK2.dtype)
     company_BK = (temporal_iou(spans_BK2, spans_BK2) @ score_BK[..., None])[..., 0]
-    return {
+    columns = {
         "logit": _logit(selection.score_BK),
         "log_steps": steps_BK.log(),
-        "share": steps_BK / steps_B.to(steps_BK)[:, None],
+        "share": steps_BK / readings.steps_B.to(steps_BK)[:, None],
         "company": company_BK.clamp(min=1e-6).log(),
     }
+    if readings.stirred_BT is not None:
+        columns[STIR] = stir_of(spans_BK2, readings.stirred_BT)
+    return columns
 
 
 def event_columns(confidence: Tensor, log_probability: Tensor) -> dict[str, Tensor]:
@@ -130,6 +135,11 @@ class Calibration:
     proposal: LogisticCurve
     event: LogisticCurve
     fitted: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def stirs(self) -> bool:
+        """Whether it asks how much a video stirs."""
+        return STIR in self.proposal.names
 
     def as_table(self) -> dict[str, Any]:
         """What `calibration.toml` holds."""

@@ -26,6 +26,7 @@ from densevid.inference.calibration import (
 )
 from densevid.inference.captioner import Captioner
 from densevid.inference.selection import WHOLE_VIDEO, Selection
+from densevid.inference.stir import Readings
 from densevid.inference.storyteller import Storyteller, in_batches
 from densevid.inference.summary import SummaryRules
 from densevid.intervals import temporal_iou
@@ -65,20 +66,24 @@ def fit_calibration(captioner: Captioner, tracks: Mapping[str, FeatureTrack], tr
 
 
 def judged_proposals(captioner: Captioner, tracks: Sequence[FeatureTrack], truth: Sequence[Sequence[Event]]) -> Judged:
-    """All that is proposed in the first window of each video; nothing is captioned."""
+    """All that is proposed in the first window of each video; nothing is captioned.
+
+    Only videos without events can teach what it means that nothing stirs: without them it is not asked.
+    """
     rows = iter(zip(tracks, truth, strict=True))
     columns: list[dict[str, Tensor]] = []
     right: list[Tensor] = []
 
-    def look(selection: Selection, steps_B: Tensor) -> Selection:
+    def look(selection: Selection, readings: Readings) -> Selection:
         kept_BK = selection.kept_BK & (selection.anchor_BK != WHOLE_VIDEO)
-        found = proposal_columns(replace(selection, kept_BK=kept_BK), steps_B)
+        found = proposal_columns(replace(selection, kept_BK=kept_BK), readings)
         columns.append({name: values[kept_BK].cpu() for name, values in found.items()})
         for spans_K2, own_K, (track, events) in zip(selection.reported_BK2, kept_BK, rows):  # noqa: B905
             right.append(right_steps(spans_K2[own_K].cpu(), track, events))
         return replace(selection, kept_BK=torch.zeros_like(kept_BK))
 
-    deque(in_batches(captioner, tracks, look), maxlen=0)
+    quiet = any(not events for events in truth)
+    deque(in_batches(captioner, tracks, look, stirs=quiet), maxlen=0)
     joined = {name: torch.cat([part[name] for part in columns]).double().numpy() for name in columns[0]}
     return Judged(joined, torch.cat(right).numpy())
 

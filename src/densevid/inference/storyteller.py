@@ -22,13 +22,14 @@ from densevid.inference.calibration import Calibration, event_columns, proposal_
 from densevid.inference.captioned_video import CaptionedVideo, ReadTrack
 from densevid.inference.captioner import Captioner
 from densevid.inference.selection import WHOLE_VIDEO, Selection
+from densevid.inference.stir import Readings, side_by_side, stirred
 from densevid.inference.summary import SummaryRules, choose
 from densevid.inference.windows import Windows, exceeds, merge
 from densevid.progress import Watch, unwatched
 from densevid.tracks import FeatureTrack
 
 Track = FeatureTrack | ReadTrack
-Judge = Callable[[Selection, Tensor], Selection]
+Judge = Callable[[Selection, Readings], Selection]
 
 
 class Storyteller:
@@ -60,6 +61,11 @@ class Storyteller:
             tell = self._long if long else self._short
             yield from tell(group)
 
+    @property
+    def stirs(self) -> bool:
+        """Whether the confidence asks how much videos stir."""
+        return self.summary is not None and self.calibration is not None and self.calibration.stirs
+
     def is_long(self, track: Track) -> bool:
         """Whether a video is read in more than one window."""
         return self.reads_all and exceeds(track, self.window)
@@ -77,23 +83,23 @@ class Storyteller:
             (event for event in events if event.score > self.summary.least), key=lambda event: (event.start, event.end)
         )
 
-    def judged(self, selection: Selection, steps_B: Tensor) -> Selection:
+    def judged(self, selection: Selection, readings: Readings) -> Selection:
         """For a summary scores become confidences; what no anchor proposed was only put in to have anything at all."""
         if self.summary is None:
             return selection
         kept_BK = selection.kept_BK & (selection.anchor_BK != WHOLE_VIDEO)
         score_BK = selection.score_BK
         if self.calibration is not None:
-            score_BK = self.calibration.proposal(proposal_columns(replace(selection, kept_BK=kept_BK), steps_B))
+            score_BK = self.calibration.proposal(proposal_columns(replace(selection, kept_BK=kept_BK), readings))
         return replace(selection, kept_BK=kept_BK, score_BK=score_BK)
 
     def _short(self, tracks: Iterable[Track]) -> Iterator[CaptionedVideo]:
-        def choose_some(found: Selection, steps_B: Tensor) -> Selection:
-            chosen = self._chosen(self.judged(found, steps_B))
+        def choose_some(found: Selection, readings: Readings) -> Selection:
+            chosen = self._chosen(self.judged(found, readings))
             self.watch("events", 1.0)
             return chosen
 
-        return in_batches(self.captioner, tracks, choose_some, self.watch)
+        return in_batches(self.captioner, tracks, choose_some, self.watch, stirs=self.stirs)
 
     def _chosen(self, judged: Selection, steps: int = 0) -> Selection:
         """What a summary keeps of each row, if a summary is wanted."""
@@ -122,13 +128,13 @@ class Storyteller:
         """
         found: list[Selection] = []
 
-        def keep(selection: Selection, steps_B: Tensor) -> Selection:
-            found.append(self.judged(selection, steps_B))
+        def keep(selection: Selection, readings: Readings) -> Selection:
+            found.append(self.judged(selection, readings))
             self.watch("events", sum(len(part.kept_BK) for part in found) / len(windows))
             return replace(selection, kept_BK=torch.zeros_like(selection.kept_BK))
 
         parts = (windows.part(track, number) for number in range(len(windows)))
-        deque(in_batches(self.captioner, parts, keep), maxlen=0)
+        deque(in_batches(self.captioner, parts, keep, stirs=self.stirs), maxlen=0)
         together = _stacked(found)
         start_W11 = windows.starts_W(together.reported_BK2)[:, None, None]
         kept_WK = together.kept_BK & (together.anchor_BK != WHOLE_VIDEO)
@@ -141,9 +147,9 @@ class Storyteller:
         telling = chosen.kept_BK.any(dim=1).nonzero()[:, 0].tolist()
         rows = deque(telling)
 
-        def take(selection: Selection, steps_B: Tensor) -> Selection:
+        def take(selection: Selection, readings: Readings) -> Selection:
             self.watch("sentences", 1 - len(rows) / len(telling))
-            own = [rows.popleft() for _ in steps_B]
+            own = [rows.popleft() for _ in readings.steps_B]
             return _mapped(chosen, lambda values: values[own])
 
         parts = (windows.part(track, number) for number in telling)
@@ -155,19 +161,25 @@ class Storyteller:
 
 
 def in_batches(
-    captioner: Captioner, tracks: Iterable[Track], judge: Judge, watch: Watch = unwatched
+    captioner: Captioner, tracks: Iterable[Track], judge: Judge, watch: Watch = unwatched, *, stirs: bool = False
 ) -> Iterator[CaptionedVideo]:
-    """Caption what `judge` leaves of every batch; it is told how many steps are read of each video of the batch."""
+    """Caption what `judge` leaves of every batch; it is told what was read of each video of the batch."""
     steps: deque[int] = deque()
+    sums: deque[np.ndarray] = deque()
 
     def counted() -> Iterator[ReadTrack]:
         for read in map(captioner.read, tracks):
             steps.append(len(read.values_TF))
+            if stirs:
+                sums.append(stirred(read.values_TF))
             yield read
 
     def choose_some(selection: Selection) -> Selection:
-        own = [steps.popleft() for _ in range(len(selection.kept_BK))]
-        return judge(selection, torch.tensor(own, device=selection.kept_BK.device))
+        device, videos = selection.kept_BK.device, range(len(selection.kept_BK))
+        own = torch.tensor([steps.popleft() for _ in videos], device=device)
+        return judge(
+            selection, Readings(own, side_by_side([sums.popleft() for _ in videos], device) if stirs else None)
+        )
 
     return captioner.captioned(counted(), choose=choose_some, watch=watch)
 

@@ -48,7 +48,7 @@ FITTED, CHOSEN = "train-fit", "train-dev"
 SPLITS = {"dev": CHOSEN, "val": "val"}
 MOST_BYTES = 16_000_000  # of a file in the package
 ANNOTATORS = 5
-CALIBRATED_ON, QUIET_CALIBRATED_ON = 100, 10  # composed timelines beside those of real files
+CALIBRATED_ON, QUIET_CALIBRATED_ON = 100, 40  # composed timelines beside those of real files
 
 
 def make_data(args: argparse.Namespace) -> None:
