@@ -49,7 +49,8 @@ and METEOR's formula over equal words), while encoder and proposals stay:
     python -m densevid.reproduce.bundled_model train --data DATA --workers 8 --out RUNS
 
 All choices were made on `train-dev`, a tenth of the training clips with sources of its own. The confidence was fitted
-on timelines of it. `val` was scored once.
+on timelines of it. `val` decided nothing: it was scored when the weights were final, and again after the confidence was
+fitted anew for what it said of photographs from `train-dev`.
 """
 
 LIMITS = """\
