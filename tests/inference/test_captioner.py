@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from densevid.bench.plain_captioner import PlainCaptioner
@@ -46,14 +46,28 @@ def captioner(request: pytest.FixtureRequest) -> Captioner:
     return Captioner(random_model(*request.param))
 
 
+def tied(captioner: Captioner, tracks: list[FeatureTrack], number: int) -> set[int]:
+    """Events of which a beam ends with two sentences that are equally likely to every digit: either will do."""
+    alone, together = next(captioner.captioned([tracks[number]])), list(captioner.captioned(tracks))[number]
+    apart_P = np.abs(alone.log_probability_P - together.log_probability_P)
+    return set(np.flatnonzero(apart_P <= 1e-7).tolist()) if captioner.config.inference.beam > 1 else set()
+
+
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(lengths=st.lists(st.integers(1, 60), min_size=1, max_size=6), seed=st.integers(0, 99))
+@example(lengths=[1, 32, 22], seed=94)
 def test_one_by_one_equals_batched(captioner: Captioner, lengths: list[int], seed: int) -> None:
     tracks = [random_track(steps, seed + number) for number, steps in enumerate(lengths)]
     together = list(captioner.caption_many(tracks))
     assert len(together) == len(tracks)
-    for track, events in zip(tracks, together, strict=True):
-        same(captioner.caption(track), events)
+    for number, (track, events) in enumerate(zip(tracks, together, strict=True)):
+        alone = captioner.caption(track)
+        if [event.sentence for event in alone] != [event.sentence for event in events]:
+            ties = tied(captioner, tracks, number)
+            events = [
+                replace(each, sentence=alone[at].sentence) if at in ties else each for at, each in enumerate(events)
+            ]
+        same(alone, events)
 
 
 def test_company_changes_no_anchor_and_no_mask(captioner: Captioner, monkeypatch: pytest.MonkeyPatch) -> None:
