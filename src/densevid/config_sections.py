@@ -176,9 +176,6 @@ class TrainingConfig:
         _require(self.negative_iou <= self.positive_iou, "training.negative_iou", self.negative_iou, reason)
 
 
-BORDERS = ("border_reach", "border_weight")
-
-
 @dataclass(frozen=True)
 class InferenceConfig:
     """Which proposals become events, and how long a sentence may be.
@@ -215,7 +212,8 @@ class InferenceConfig:
 
     def check(self) -> None:
         """Raise on a value that no inference can have."""
-        for name in ("score_threshold", "suppression_iou", "mask_floor", "summary_confidence", *BORDERS):
+        borders = ("border_reach", "border_weight")
+        for name in ("score_threshold", "suppression_iou", "mask_floor", "summary_confidence", *borders):
             _require(0 <= getattr(self, name) <= 1, f"inference.{name}", getattr(self, name), "must be in [0, 1]")
         for name in ("min_before_suppression", "min_proposals", "length_penalty", "no_repeat"):
             _require(getattr(self, name) >= 0, f"inference.{name}", getattr(self, name), "must not be negative")

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from densevid.config_sections import InferenceConfig
+from densevid.config import InferenceConfig
 from densevid.model.proposal_decoder import Proposals
 
 WINDOW = 4  # steps on each side of a change whose means are compared
@@ -59,7 +59,7 @@ def changes_of(features_BTF: Tensor, read_B: Tensor) -> Changes:
     is_inner_BS = inner_S < read_B1
     before_BS, after_BS = (inner_S - WINDOW).clamp(min=0).expand_as(is_inner_BS), inner_S + WINDOW
     after_BS = torch.minimum(after_BS, read_B1.to(after_BS.dtype)).maximum(inner_S + 1).clamp(max=length)
-    exact_BTF = features_BTF if features_BTF.device.type == "mps" else features_BTF.double()  # which has no doubles
+    exact_BTF = features_BTF if features_BTF.device.type == "mps" else features_BTF.double()  # mps has no doubles
     total_BTF = torch.nn.functional.pad(exact_BTF.cumsum(dim=1), (0, 0, 1, 0))
     middle_BSF = total_BTF[:, 1:length]
     mean_before_BSF = (middle_BSF - _rows(total_BTF, before_BS)) / (inner_S - before_BS)[..., None]

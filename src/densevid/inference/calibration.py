@@ -17,8 +17,9 @@ import torch
 from torch import Tensor
 
 from densevid.errors import InputError
+from densevid.inference.captioned_video import ReadVideos
 from densevid.inference.selection import Selection
-from densevid.inference.stir import Readings, stir_of
+from densevid.inference.stir import stir_of
 from densevid.intervals import temporal_iou
 
 FORMAT = 1
@@ -98,7 +99,7 @@ PROPOSAL_COLUMNS = ("logit", "log_steps", "share", "company", STIR)
 EVENT_COLUMNS = ("confidence", "log_probability")
 
 
-def proposal_columns(selection: Selection, readings: Readings) -> dict[str, Tensor]:
+def proposal_columns(selection: Selection, read: ReadVideos) -> dict[str, Tensor]:
     """What a proposal is judged by, B x K each.
 
     Its logit; how long it is, and what share of the steps that are read; its company: how much of it the other
@@ -111,11 +112,11 @@ def proposal_columns(selection: Selection, readings: Readings) -> dict[str, Tens
     columns = {
         "logit": _logit(selection.score_BK),
         "log_steps": steps_BK.log(),
-        "share": steps_BK / readings.steps_B.to(steps_BK)[:, None],
+        "share": steps_BK / read.steps_B.to(steps_BK)[:, None],
         "company": company_BK.clamp(min=1e-6).log(),
     }
-    if readings.stirred_BT is not None:
-        columns[STIR] = stir_of(spans_BK2, readings.stirred_BT)
+    if read.stirred_BT is not None:
+        columns[STIR] = stir_of(spans_BK2, read.stirred_BT)
     return columns
 
 

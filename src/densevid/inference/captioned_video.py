@@ -25,6 +25,14 @@ class ReadTrack:
 
 
 @dataclass(frozen=True)
+class ReadVideos:
+    """Of the videos of a batch the steps that are read and, where that is wanted, how much they stirred until each."""
+
+    steps_B: Tensor
+    stirred_BT: Tensor | None = None
+
+
+@dataclass(frozen=True)
 class CaptionedVideo:
     """The events of one video as they were found, in order of selection: anchor, score, and interval in steps.
 

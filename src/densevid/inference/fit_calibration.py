@@ -24,9 +24,9 @@ from densevid.inference.calibration import (
     event_columns,
     proposal_columns,
 )
+from densevid.inference.captioned_video import ReadVideos
 from densevid.inference.captioner import Captioner
 from densevid.inference.selection import WHOLE_VIDEO, Selection
-from densevid.inference.stir import Readings
 from densevid.inference.storyteller import Storyteller, in_batches
 from densevid.inference.summary import SummaryRules
 from densevid.intervals import temporal_iou
@@ -74,9 +74,9 @@ def judged_proposals(captioner: Captioner, tracks: Sequence[FeatureTrack], truth
     columns: list[dict[str, Tensor]] = []
     right: list[Tensor] = []
 
-    def look(selection: Selection, readings: Readings) -> Selection:
+    def look(selection: Selection, read: ReadVideos) -> Selection:
         kept_BK = selection.kept_BK & (selection.anchor_BK != WHOLE_VIDEO)
-        found = proposal_columns(replace(selection, kept_BK=kept_BK), readings)
+        found = proposal_columns(replace(selection, kept_BK=kept_BK), read)
         columns.append({name: values[kept_BK].cpu() for name, values in found.items()})
         for spans_K2, own_K, (track, events) in zip(selection.reported_BK2, kept_BK, rows):  # noqa: B905
             right.append(right_steps(spans_K2[own_K].cpu(), track, events))

@@ -7,7 +7,6 @@ stand still is what gives it away. This is one of the things a confidence can be
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -15,14 +14,6 @@ import torch
 from torch import Tensor
 
 LEAST, ENOUGH = 1e-2, 1e-1  # of the size of the features: less is as little, and more says no more
-
-
-@dataclass(frozen=True)
-class Readings:
-    """Of the videos of a batch the steps that are read and, where that is wanted, how much they stirred until each."""
-
-    steps_B: Tensor
-    stirred_BT: Tensor | None = None
 
 
 def stirred(values_TF: npt.NDArray[np.floating]) -> npt.NDArray[np.float32]:

@@ -19,17 +19,17 @@ from torch.nn import functional as F
 
 from densevid.events import Event
 from densevid.inference.calibration import Calibration, event_columns, proposal_columns
-from densevid.inference.captioned_video import CaptionedVideo, ReadTrack
+from densevid.inference.captioned_video import CaptionedVideo, ReadTrack, ReadVideos
 from densevid.inference.captioner import Captioner
 from densevid.inference.selection import WHOLE_VIDEO, Selection
-from densevid.inference.stir import Readings, side_by_side, stirred
+from densevid.inference.stir import side_by_side, stirred
 from densevid.inference.summary import SummaryRules, choose
 from densevid.inference.windows import Windows, exceeds, merge
 from densevid.progress import Watch, unwatched
 from densevid.tracks import FeatureTrack
 
 Track = FeatureTrack | ReadTrack
-Judge = Callable[[Selection, Readings], Selection]
+Judge = Callable[[Selection, ReadVideos], Selection]
 
 
 class Storyteller:
@@ -83,19 +83,19 @@ class Storyteller:
             (event for event in events if event.score > self.summary.least), key=lambda event: (event.start, event.end)
         )
 
-    def judged(self, selection: Selection, readings: Readings) -> Selection:
+    def judged(self, selection: Selection, read: ReadVideos) -> Selection:
         """For a summary scores become confidences; what no anchor proposed was only put in to have anything at all."""
         if self.summary is None:
             return selection
         kept_BK = selection.kept_BK & (selection.anchor_BK != WHOLE_VIDEO)
         score_BK = selection.score_BK
         if self.calibration is not None:
-            score_BK = self.calibration.proposal(proposal_columns(replace(selection, kept_BK=kept_BK), readings))
+            score_BK = self.calibration.proposal(proposal_columns(replace(selection, kept_BK=kept_BK), read))
         return replace(selection, kept_BK=kept_BK, score_BK=score_BK)
 
     def _short(self, tracks: Iterable[Track]) -> Iterator[CaptionedVideo]:
-        def choose_some(found: Selection, readings: Readings) -> Selection:
-            chosen = self._chosen(self.judged(found, readings))
+        def choose_some(found: Selection, read: ReadVideos) -> Selection:
+            chosen = self._chosen(self.judged(found, read))
             self.watch("events", 1.0)
             return chosen
 
@@ -128,8 +128,8 @@ class Storyteller:
         """
         found: list[Selection] = []
 
-        def keep(selection: Selection, readings: Readings) -> Selection:
-            found.append(self.judged(selection, readings))
+        def keep(selection: Selection, read: ReadVideos) -> Selection:
+            found.append(self.judged(selection, read))
             self.watch("events", sum(len(part.kept_BK) for part in found) / len(windows))
             return replace(selection, kept_BK=torch.zeros_like(selection.kept_BK))
 
@@ -147,9 +147,9 @@ class Storyteller:
         telling = chosen.kept_BK.any(dim=1).nonzero()[:, 0].tolist()
         rows = deque(telling)
 
-        def take(selection: Selection, readings: Readings) -> Selection:
+        def take(selection: Selection, read: ReadVideos) -> Selection:
             self.watch("sentences", 1 - len(rows) / len(telling))
-            own = [rows.popleft() for _ in readings.steps_B]
+            own = [rows.popleft() for _ in read.steps_B]
             return _mapped(chosen, lambda values: values[own])
 
         parts = (windows.part(track, number) for number in telling)
@@ -178,7 +178,7 @@ def in_batches(
         device, videos = selection.kept_BK.device, range(len(selection.kept_BK))
         own = torch.tensor([steps.popleft() for _ in videos], device=device)
         return judge(
-            selection, Readings(own, side_by_side([sums.popleft() for _ in videos], device) if stirs else None)
+            selection, ReadVideos(own, side_by_side([sums.popleft() for _ in videos], device) if stirs else None)
         )
 
     return captioner.captioned(counted(), choose=choose_some, watch=watch)

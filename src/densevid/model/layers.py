@@ -94,14 +94,14 @@ class MultiHeadAttention(nn.Module):
         Numbers instead of truth values are added to the logits.
         """
         dropout = self.attention_dropout if self.training else 0.0
+        if attended is not None and attended.dtype != torch.bool:
+            attended = attended.to(query_BQD.dtype)
         with _kernels(query_BQD, attended):
             heads_BHQd = F.scaled_dot_product_attention(
                 self._split(self.query(query_BQD)),
                 memory.keys,
                 memory.values,
-                attn_mask=attended
-                if attended is None or attended.dtype == torch.bool
-                else attended.to(query_BQD.dtype),
+                attn_mask=attended,
                 dropout_p=dropout,
                 scale=self.scale,
             )

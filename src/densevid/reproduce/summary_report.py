@@ -29,10 +29,10 @@ from densevid.errors import run_main
 from densevid.evaluation.evaluate import evaluate
 from densevid.events import Event
 from densevid.inference.calibration import Reliability
+from densevid.inference.captioned_video import ReadVideos
 from densevid.inference.captioner import Captioner
 from densevid.inference.fit_calibration import fit_calibration, right_steps
 from densevid.inference.selection import Selection
-from densevid.inference.stir import Readings
 from densevid.inference.storyteller import Storyteller, in_batches
 from densevid.inference.summary import SummaryRules
 from densevid.intervals import temporal_iou
@@ -84,8 +84,8 @@ def best_by_score(captioner: Captioner, tracks: Sequence[FeatureTrack], counts: 
     """So many events of each video, by score alone, after the paper's suppression."""
     left = iter(counts)
 
-    def first(selection: Selection, readings: Readings) -> Selection:
-        own_B1 = torch.tensor([next(left) for _ in readings.steps_B], device=readings.steps_B.device)[:, None]
+    def first(selection: Selection, read: ReadVideos) -> Selection:
+        own_B1 = torch.tensor([next(left) for _ in read.steps_B], device=read.steps_B.device)[:, None]
         return replace(selection, kept_BK=selection.kept_BK & (selection.kept_BK.cumsum(dim=1) <= own_B1))
 
     return [captioned.events() for captioned in in_batches(captioner, tracks, first)]
