@@ -94,12 +94,17 @@ class TrainingConfig:
     paper's, over `drawn` anchors, or `overlap`: every anchor learns to know its own overlap with an event;
     `offset_beta` is where the loss of the offsets turns from a square into a line.
     Where videos are composed of clips without end, an epoch has `timelines` of them, and beside the videos of a batch
-    stand `clips_per_batch` clips as they are, from which captions alone are learnt, `sentences_per_clip` each.
+    stand `clips_per_batch` clips as they are, from which captions alone are learnt, `sentences_per_clip` each;
+    `clip_share` is the clips' part in the loss of the words. `disguised` is the share of composed videos whose clips
+    nobody can know again (`data/disguise.py`): they teach where events are, and no words. Where there are quiet clips,
+    in one video of `quiet_every` nothing happens (a prime, so that no process gets them all).
     `frozen_encoder` keeps what a model started from makes of a video: with task "captions" its proposals stay, too.
+    `frozen_captioner` keeps how it says it: the words' loss then moves proposals and masks alone.
     """
 
     task: Literal["dense", "proposals", "captions"] = "dense"
     frozen_encoder: bool = False
+    frozen_captioner: bool = False
     optimizer: Literal["sgd", "adam", "adamw"] = "sgd"
     learning_rate: float = 0.1
     momentum: float = 0.95
@@ -137,6 +142,9 @@ class TrainingConfig:
     timelines: int = 4000
     clips_per_batch: int = 0
     sentences_per_clip: int = 1
+    clip_share: float = 0.5
+    disguised: float = 0.0
+    quiet_every: int = 13
     reward: Literal["none", "cider", "meteor", "cider+matches"] = "none"
     evaluate_every: int = 0
     evaluate_videos: int = 0
@@ -153,6 +161,7 @@ class TrainingConfig:
             "segments_per_video",
             "sentences_per_clip",
             "timelines",
+            "quiet_every",
         ):
             _require(getattr(self, name) > 0, f"training.{name}", getattr(self, name), "must be positive")
         weights = ("offset_weight", "mask_weight", "score_weight", "word_weight", "weight_decay", "plateau_patience")
@@ -160,7 +169,7 @@ class TrainingConfig:
         for name in (*weights, *counts):
             _require(getattr(self, name) >= 0, f"training.{name}", getattr(self, name), "must not be negative")
         _require(0 <= self.plateau_factor < 1, "training.plateau_factor", self.plateau_factor, "must be in [0, 1)")
-        fractions = ("momentum", "positive_iou", "negative_iou")
+        fractions = ("momentum", "positive_iou", "negative_iou", "clip_share", "disguised")
         for name in (*fractions, "sampling_start", "sampling_step", "sampling_end"):
             _require(0 <= getattr(self, name) <= 1, f"training.{name}", getattr(self, name), "must be in [0, 1]")
         for name in ("ema", "label_smoothing"):
@@ -172,6 +181,11 @@ class TrainingConfig:
             _require(self.evaluate_every > 0, "training.evaluate_every", self.evaluate_every, reason)
         reason = "rewards sentences, which training.task = 'proposals' does not write"
         _require(self.reward == "none" or self.task != "proposals", "training.reward", self.reward, reason)
+        reason = "leaves nothing to learn with training.task = 'captions' and a frozen encoder"
+        idle = self.task == "captions" and self.frozen_encoder and self.frozen_captioner
+        _require(not idle, "training.frozen_captioner", self.frozen_captioner, reason)
+        reason = "needs training.proposal_loss = 'overlap', which learns from videos without sentences, too"
+        _require(not self.disguised or self.proposal_loss == "overlap", "training.disguised", self.disguised, reason)
         reason = f"must not exceed training.positive_iou = {self.positive_iou}"
         _require(self.negative_iou <= self.positive_iou, "training.negative_iou", self.negative_iou, reason)
 

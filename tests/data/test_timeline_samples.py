@@ -63,6 +63,18 @@ def test_a_clip_is_one_event_told_in_several_ways(collection: ClipCollection) ->
     assert len({samples.clip(index).video for index in range(20)}) > 5
 
 
+def test_a_share_of_the_videos_is_disguised_and_tells_no_words(collection: ClipCollection) -> None:
+    plain, half = make(collection), make(collection, disguised=0.5, proposal_loss="overlap")
+    hidden = [index for index in range(40) if not len(half[index].number_P)]
+    assert 10 < len(hidden) < 30
+    for index in range(40):
+        shown, known = half[index], plain[index]
+        assert torch.equal(shown.events_G2, known.events_G2)
+        lengths = (np.linalg.norm(sample.features_TF.astype(float), axis=1) for sample in (shown, known))
+        assert np.allclose(*lengths, rtol=1e-3)
+        assert np.array_equal(shown.features_TF, known.features_TF) == (index not in hidden)
+
+
 def test_several_events_of_a_video_share_its_features(collection: ClipCollection) -> None:
     samples = make(collection, segments_per_video=3)
     found = [samples[index] for index in range(12)]

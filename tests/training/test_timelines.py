@@ -74,12 +74,13 @@ def test_a_whole_clip_is_captioned_as_a_given_segment_is(batch: Batch, encoder: 
     torch.testing.assert_close(clip_loss(model, batch.clips, config, 0), expected)
 
 
-def test_clips_share_the_words_loss_and_nothing_else(batch: Batch) -> None:
-    config = Config().with_values(TINY)
+@pytest.mark.parametrize("share", [0.5, 0.9, 1.0])
+def test_clips_share_the_words_loss_and_nothing_else(batch: Batch, share: float) -> None:
+    config = Config().with_values({**TINY, "training": TINY["training"] | {"clip_share": share}})
     model = model_for(config)
     assert batch.clips is not None
     with_clips, without = (total_loss(model, b, config)[1] for b in (batch, replace(batch, clips=None)))
-    words = (without.words + clip_loss(model, batch.clips, config, 0)) / 2
+    words = (1 - share) * without.words + share * clip_loss(model, batch.clips, config, 0)
     torch.testing.assert_close(with_clips.words, words)
     torch.testing.assert_close(with_clips.offsets, without.offsets)
     torch.testing.assert_close(with_clips.score, without.score)
@@ -159,6 +160,35 @@ def test_with_a_frozen_encoder_the_words_alone_are_learnt(clips: Path, tmp_path:
     start = tmp_path / "first" / "model-last"
     frozen = [word for key in ("task=captions", "frozen_encoder=true") for word in ("--set", f"training.{key}")]
     assert train(clips, tmp_path / "second", [*settings, *frozen, "--from", str(start)]) == 0
-    before, after = (load_file(path / "weights.safetensors") for path in (start, tmp_path / "second" / "model-last"))
-    moved = {name.split(".")[0] for name in before if not torch.equal(before[name], after[name])}
-    assert moved == {"caption_decoder"}
+    assert moved_parts(start, tmp_path / "second" / "model-last") == {"caption_decoder"}
+
+
+def moved_parts(before: Path, after: Path) -> set[str]:
+    old, new = (load_file(path / "weights.safetensors") for path in (before, after))
+    return {name.split(".")[0] for name in old if not torch.equal(old[name], new[name])}
+
+
+def test_with_all_else_frozen_events_are_learnt_also_from_words(
+    clips: Path, tmp_path: Path, settings: list[str]
+) -> None:
+    assert train(clips, tmp_path / "first", settings) == 0
+    start, runs = tmp_path / "first" / "model-last", []
+    for weight in (0.0, 1.0):
+        runs.append(tmp_path / f"words-{weight}")
+        keys = ("frozen_encoder=true", "frozen_captioner=true", "clips_per_batch=0", f"word_weight={weight}")
+        frozen = [word for key in keys for word in ("--set", f"training.{key}")]
+        assert train(clips, runs[-1], [*settings, *frozen, "--from", str(start)]) == 0
+        assert moved_parts(start, runs[-1] / "model-last") == {"proposal_decoder", "masking"}
+    assert "proposal_decoder" in moved_parts(*(run / "model-last" for run in runs))
+
+
+def test_nothing_to_learn_and_videos_without_sentences_for_drawn_anchors_are_refused(
+    clips: Path, tmp_path: Path, settings: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for keys, reason in (
+        (("task=captions", "frozen_encoder=true", "frozen_captioner=true"), "leaves nothing to learn"),
+        (("proposal_loss=drawn", "disguised=0.5"), "needs training.proposal_loss = 'overlap'"),
+    ):
+        chosen = [word for key in keys for word in ("--set", f"training.{key}")]
+        assert train(clips, tmp_path / "run", [*settings, *chosen]) == 2
+        assert reason in capsys.readouterr().err

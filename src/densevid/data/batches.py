@@ -183,6 +183,8 @@ def collate(samples: Sequence[Sample], window: int) -> Batch:
     steps_B = torch.tensor([sample.steps for sample in samples])
     count_B = torch.tensor([len(sample.events_G2) for sample in samples])
     events_BG2 = pad_sequence([sample.events_G2 for sample in samples], batch_first=True)
+    if not events_BG2.shape[1]:  # nothing happens in any of them: an empty place, so that there is one to compare with
+        events_BG2 = events_BG2.new_zeros(len(samples), 1, 2)
     index_P = torch.cat([sample.segment_index_P for sample in samples])
     segments_B = torch.tensor([len(sample.number_P) for sample in samples])
     row_P = torch.repeat_interleave(segments_B)

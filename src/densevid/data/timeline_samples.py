@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from densevid.config import Config
 from densevid.data.batches import Batch, Sample, collate, encode_all
+from densevid.data.disguise import disguised
 from densevid.data.loading import LOADING, Share, leave_inherited
 from densevid.data.timeline_pool import SHORTEST_CROP
 from densevid.data.timelines import TimelineGenerator
@@ -29,7 +30,6 @@ SEGMENTS_APART = 64  # more than any video gives: keeps the numbers of segments 
 SORTED_TOGETHER = 4  # batches; those of similar length are padded less
 STEPS_APART, CLIP_STEPS_APART = 96, 32  # lengths of batches: few of them, since kernels are compiled for each
 LONGEST_CLIP = 64  # steps; of a longer one a part is shown
-QUIET_EVERY = 13  # videos: in one nothing happens. A prime, so that no rank gets them all
 Indices = tuple[list[int], list[int]]  # of videos and of clips
 
 
@@ -37,7 +37,8 @@ class TimelineSamples(Dataset[Sample]):
     """Sample i is timeline i with some of its events and a sentence for each; `clip(i)` is a clip by chance.
 
     `len` is the number of videos of an epoch (`training.timelines`); any index beyond it works, too. Where the split
-    has quiet clips (without captions), one video in thirteen shows these alone: it has no events.
+    has quiet clips (without captions), one video in `training.quiet_every` shows these alone: it has no events. A share
+    of the videos is disguised (`training.disguised`): these have events and no sentences.
     """
 
     def __init__(self, generator: TimelineGenerator, vocabulary: Vocabulary, config: Config) -> None:
@@ -45,7 +46,8 @@ class TimelineSamples(Dataset[Sample]):
         self.generator, self.vocabulary, self.count = generator, vocabulary, settings.timelines
         self.window, self.max_words = config.model.window, settings.max_words
         self.segments_per_video, self.sentences_per_clip = settings.segments_per_video, settings.sentences_per_clip
-        self.clips_per_batch = settings.clips_per_batch
+        self.clips_per_batch, self.quiet_every = settings.clips_per_batch, settings.quiet_every
+        self.disguised = settings.disguised
         self.shortest_batch = min(self.window, max(config.model.kernels))
         widths = tuple(width for _, width in generator.collection.streams)
         if widths != config.features.widths:
@@ -85,12 +87,14 @@ class TimelineSamples(Dataset[Sample]):
 
     def __getitem__(self, index: int) -> Sample:
         rng = np.random.default_rng((self.generator.seed, CHOICE, index))
-        is_quiet = self.has_quiet and index % QUIET_EVERY == QUIET_EVERY - 1
+        is_quiet = self.has_quiet and index % self.quiet_every == self.quiet_every - 1
         timeline = self.generator.quiet_video(index) if is_quiet else self.generator.video(index)
         features_TF = timeline.track.values[: self.window]
         events = [event for event in timeline.plan.events if event.start < len(features_TF)]
         chosen = rng.permutation(len(events))[: self.segments_per_video].tolist()
         said = [str(rng.choice(events[number].sentences)) for number in chosen]
+        if rng.random() < self.disguised:
+            features_TF, chosen, said = disguised(features_TF, rng), [], []
         spans = [(event.start, min(event.end, len(features_TF))) for event in events]
         return self._sample(index, timeline.video, features_TF, spans, chosen, said)
 

@@ -81,6 +81,7 @@ def freeze_what_does_not_learn(model: MaskedTransformer, config: Config) -> None
         "proposals": [model.masking, model.caption_decoder],
         "captions": [model.masking, model.proposal_decoder],
     }
-    kept = [model.input_embedding, model.encoder] if config.training.frozen_encoder else []
+    kept: list[nn.Module] = [model.input_embedding, model.encoder] if config.training.frozen_encoder else []
+    kept += [model.caption_decoder] if config.training.frozen_captioner else []
     for part in (*unused[config.training.task], *kept):
         part.requires_grad_(False)

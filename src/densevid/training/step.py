@@ -46,7 +46,7 @@ def total_loss(
     else:
         losses = batch_losses(model, batch, config, epoch)
         words = clip_loss(model, batch.clips, config, epoch, reward)
-        losses = replace(losses, words=(losses.words + words) / 2)
+        losses = replace(losses, words=losses.words.lerp(words, config.training.clip_share))
     return losses.total(config.training), losses
 
 
