@@ -88,7 +88,7 @@ def test_clips_as_they_are(clips: Path, tmp_path: Path) -> None:
     [
         (
             ("--split", "nope"),
-            "there is no split 'nope'; there are test, train, test-fit, test-dev, train-fit, train-dev",
+            "there is no split 'nope'; there are test, train, each also as -fit and -dev, -but0 and -fold0 to -but4",
         ),
         (("--split", "test", "--videos", 0), "--videos must be at least 1"),
         (("--split", "test", "--seed", -1), "the seed must not be negative"),

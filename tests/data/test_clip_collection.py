@@ -40,6 +40,16 @@ def test_parts_of_a_split_share_no_source_and_make_up_the_whole(folder: Path) ->
     assert 0.05 < len(dev) / (len(fit) + len(dev)) < 0.16
 
 
+def test_folds_are_fifths_and_what_they_leave(folder: Path) -> None:
+    collection = ClipCollection.read(write_collection(folder.parent / "folds", clips=800))
+    whole, folds = collection.split("train"), [collection.split(f"train-fold{number}") for number in range(5)]
+    assert sorted(clip.name for fold in folds for clip in fold) == sorted(clip.name for clip in whole)
+    for number, fold in enumerate(folds):
+        rest = collection.split(f"train-but{number}")
+        assert len(rest) + len(fold) == len(whole) and 0.1 < len(fold) / len(whole) < 0.3
+        assert not {clip.source for clip in rest} & {clip.source for clip in fold}
+
+
 def test_shares_are_fixed_for_ever_and_spread_evenly() -> None:
     expected = int(hashlib.sha256(b"development\0abc").hexdigest()[:16], 16) / 16**16
     assert share_of("abc", "development") == expected != share_of("abc", "background")

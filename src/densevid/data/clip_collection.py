@@ -2,7 +2,8 @@
 
 The folder holds `clips.json`, `{clip: {"split", "seconds", "captions", "source"}}`, and with it either `features.npy`
 (rows x width; the rows of a clip are `first_row .. first_row + rows`) or `clips/<clip>.mp4`. Splits are made by
-source: the video that clips were cut from. `<split>-dev` is a tenth of a split's sources and `<split>-fit` the rest.
+source: the video that clips were cut from. `<split>-dev` is a tenth of a split's sources and `<split>-fit` the rest;
+`<split>-fold0` to `-fold4` are fifths, and `<split>-but0` to `-but4` what each of them leaves.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -27,6 +28,7 @@ from densevid.tracks import FeatureRecipe, FloatArray, Streams
 from densevid.video.reduction import Reduction
 
 DEV_SHARE = 0.1
+FOLDS = 5
 SOURCE_KEYS = ("source", "youtube")
 STREAM = "clip"
 
@@ -85,19 +87,24 @@ class ClipCollection:
         return self.folder / "clips" / f"{clip.name}.mp4"
 
     def splits(self) -> list[str]:
-        """The names that `split` knows: those of clips.json, each also in two parts, `-fit` and `-dev`."""
+        """The names that `split` knows: those of clips.json, and those of their parts."""
         named = sorted({clip.split for clip in self.clips})
-        return named + [f"{name}-{part}" for name in named for part in ("fit", "dev") if f"{name}-{part}" not in named]
+        return named + [f"{name}-{part}" for name in named for part in PARTS if f"{name}-{part}" not in named]
 
     def split(self, name: str) -> list[Clip]:
-        """The clips of a split, or of its source-disjoint tenth (`-dev`) or the rest (`-fit`)."""
+        """The clips of a split or of a part of it; a part has its sources to itself.
+
+        `-dev` is a tenth and `-fit` the rest; `-fold0` to `-fold4` are fifths, and `-but0` to `-but4` what each leaves.
+        """
         if name not in self.splits():
-            raise InputError(f"{self.folder}: there is no split {name!r}; there are {', '.join(self.splits())}")
+            named = sorted({clip.split for clip in self.clips})
+            known = f"{', '.join(named)}, each also as -fit and -dev, -but0 and -fold0 to -but4 and -fold4"
+            raise InputError(f"{self.folder}: there is no split {name!r}; there are {known}")
         exact = [clip for clip in self.clips if clip.split == name]
         if exact:
             return exact
         whole, _, part = name.rpartition("-")
-        clips = [clip for clip in self.clips if clip.split == whole and _is_dev(clip) == (part == "dev")]
+        clips = [clip for clip in self.clips if clip.split == whole and PARTS[part](clip)]
         if not clips:
             raise InputError(f"{self.folder}: split {whole!r} is too small to have a part {name!r}")
         return clips
@@ -154,6 +161,19 @@ def share_of(text: str, purpose: str) -> float:
 
 def _is_dev(clip: Clip) -> bool:
     return share_of(clip.source, "development") < DEV_SHARE
+
+
+def _fold(clip: Clip) -> int:
+    return int.from_bytes(hashlib.sha256(clip.source.encode()).digest(), "big") % FOLDS
+
+
+def _folds(number: int) -> dict[str, Callable[[Clip], bool]]:
+    return {f"fold{number}": lambda clip: _fold(clip) == number, f"but{number}": lambda clip: _fold(clip) != number}
+
+
+PARTS: dict[str, Callable[[Clip], bool]] = {"fit": lambda clip: not _is_dev(clip), "dev": _is_dev}
+for _number in range(FOLDS):
+    PARTS |= _folds(_number)
 
 
 def _clip(where: str, name: str, entry: Any) -> Clip:
