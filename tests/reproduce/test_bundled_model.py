@@ -35,6 +35,8 @@ TRAINING = {
     "clips_per_batch": 2,
     "segments_per_video": 2,
 }
+SHORT = ("batch_size=4", "timelines=16", "epochs=1")
+LAST = list(bundled_training.SITTINGS)[-1]
 INFERENCE = {"summary_confidence": 0.0, "min_proposals": 10, "max_proposals": 20, "max_words": 6}
 
 
@@ -88,11 +90,11 @@ def run_all(folder: Path) -> Path:
     for name, split in (("dev", "train-dev"), ("val", "val")):
         step("pixels", clips=clips, features=store, split=split, count=3, out=folder / name)
     data = folder / "data"
-    words = ('task="captions"', "frozen_encoder=true", 'reward="cider+matches"', "epochs=1")
+    short = {name: (*settings, *SHORT) for name, settings in bundled_training.SITTINGS.items()}
     with pytest.MonkeyPatch.context() as shorter:
-        shorter.setattr(bundled_training, "SITTINGS", {"end-to-end": (), "words": words})
+        shorter.setattr(bundled_training, "SITTINGS", short)
         step("train", data=data, out=folder / "runs", preset=folder / "tiny.toml", device="cpu")
-    step("pack", run=folder / "runs" / "words", data=data, timelines=folder / "dev", out=folder / "model")
+    step("pack", run=folder / "runs" / LAST, data=data, timelines=folder / "dev", out=folder / "model")
     asked = {"model": folder / "model", "clips": clips, "features": store, "out": scores, "each": 1}
     step("score", **asked, on="dev", timelines=folder / "dev")
     films = folder / "films"
@@ -146,8 +148,7 @@ def test_a_packed_model_is_half_precise_calibrated_and_has_a_card(made: Path) ->
     loaded = load_model(made / "model")
     assert loaded.calibration is not None and loaded.calibration["fitted"]["videos"] >= 3 + 6
     sizes = [
-        (folder / "weights.safetensors").stat().st_size
-        for folder in (made / "model", made / "runs" / "words" / "model")
+        (folder / "weights.safetensors").stat().st_size for folder in (made / "model", made / "runs" / LAST / "model")
     ]
     assert sizes[0] < 0.65 * sizes[1]
     installed = InstalledModel("model", made / "model")

@@ -13,7 +13,6 @@ from typing import Any
 from densevid.artifacts import fingerprint, provenance, read_json, write_json, write_text
 from densevid.captioning.installed_models import CARD, SCORES
 from densevid.checkpoint import WEIGHTS, LoadedModel, load_model
-from densevid.data.timeline_samples import QUIET_EVERY
 from densevid.errors import InputError
 
 BASELINES = ("change points", "prior grid", "model, shuffled features")  # that timelines are compared with
@@ -25,8 +24,8 @@ INTRODUCTION = """\
 # {name}
 
 The model that `densevid caption` uses unless another is named: it finds the events of a video and says a sentence about
-each. A masked transformer with a gated event mask, trained end to end: {layers} layers of width {width},
-{parameters:.1f} million numbers in half precision ({megabytes:.1f} MB), {words:,} words.
+each. A masked transformer with a gated event mask: {layers} layers of width {width}, {parameters:.1f} million numbers
+in half precision ({megabytes:.1f} MB), {words:,} words.
 
 Licence: Apache-2.0 for the weights; MSR-VTT, which they were trained on, is for research
 
@@ -37,20 +36,20 @@ belongs to those who made it. We had a sample of it, {clips} clips for training 
 timelines of them (`docs/timelines.md`): events lie as in ActivityNet Captions, of which nothing else was used.
 No clip, picture or sentence is in this folder, only what was learnt. The features come from EfficientNet-Lite0, trained
 on ImageNet. Videos in which nothing happens (black, flat colour, noise, test cards, stills of training clips, slides)
-were drawn by a program and are among the background; one training video in {quiet_every} holds nothing else.
+were drawn by a program and are among the background, and some training videos hold nothing else.
 
 ## Recipe
 
 The preset `bundled` of densevid {version}; `python -m densevid.reproduce.bundled_model --help` has every step from
-clips to this page. Its training has three sittings (`reproduce/bundled_training.py`): end to end; shortly again with
-more photographs among the videos in which nothing happens; and the words alone, rewarded for what people say (CIDEr,
-and METEOR's formula over equal words), while encoder and proposals stay:
+clips to this page. Its training has three sittings (`reproduce/bundled_training.py`): the words, from clips as they are
+and a little from events in timelines; where events are, moved by the words' loss too, while encoder and captioner stay;
+and shortly the same with many more videos in which nothing happens:
 
     python -m densevid.reproduce.bundled_model train --data DATA --workers 8 --out RUNS
 
-All choices were made on `train-dev`, a tenth of the training clips with sources of its own. The confidence was fitted
-on timelines of it. `val` decided nothing: it was scored when the weights were final, and again after the confidence was
-fitted anew for what it said of photographs from `train-dev`.
+Choices were made on fifths of the training clips, held out in turn, and on `train-dev`, a tenth of them, always with
+sources of their own. The confidence was fitted on timelines of `train-dev`. `val` decided nothing, but it was not seen
+for the first time: it had been scored twice with the model that came before this one.
 """
 
 LIMITS = """\
@@ -114,7 +113,6 @@ def _introduction(loaded: LoadedModel, folder: Path, val: Mapping[str, Any]) -> 
         words=len(loaded.vocabulary),
         clips=val["training clips"],
         hours=val["training hours"],
-        quiet_every=QUIET_EVERY,
         version=val["provenance"]["densevid"],
     )
 

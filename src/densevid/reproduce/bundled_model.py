@@ -1,19 +1,26 @@
 """The model that comes with densevid, from clips to package files, one command after the other.
 
-Choices are made on `train-dev` (--on dev); `val` is scored once, and a second time is refused. MSRVTT holds clips.json
-and clips/*.mp4; STORE their two-stream features reduced to 512 (`densevid extract MSRVTT/clips --out S --reduce 512
---fit-on MSRVTT/clips.json:train` writes S-512).
+Choices are made on fifths of `train` (--on fold0 to fold4) and on `train-dev` (--on dev); `val` is scored once, and a
+second time is refused. MSRVTT holds clips.json and clips/*.mp4; STORE their two-stream features reduced to 512
+(`densevid extract MSRVTT/clips --out S --reduce 512 --fit-on MSRVTT/clips.json:train` writes S-512).
 
   python -m densevid.reproduce.bundled_model data   --clips MSRVTT --features STORE --out DATA
   python -m densevid.reproduce.bundled_model pixels --clips MSRVTT --features STORE --split train-dev --out DEV
   python -m densevid.reproduce.bundled_model pixels --clips MSRVTT --features STORE --split val --out VAL
   python -m densevid.reproduce.bundled_model train  --data DATA --workers 8 --out RUNS
-  python -m densevid.reproduce.bundled_model pack   --run RUNS/words --data DATA --timelines DEV --out MODEL
+  python -m densevid.reproduce.bundled_model pack   --run RUNS/quiet --data DATA --timelines DEV --out MODEL
   python -m densevid.reproduce.bundled_model score  --model MODEL --clips MSRVTT --features STORE --on dev \\
       --timelines DEV --out SCORES
   python -m densevid.reproduce.bundled_model score  --model MODEL --clips MSRVTT --features STORE --on val \\
       --timelines VAL --videos VIDEOS --annotations train.json val_1.json val_2.json --out SCORES
   python -m densevid.reproduce.bundled_model card   --model MODEL --scores SCORES
+
+A fold, with timelines that are composed of features (METEOR needs densevid[eval]):
+
+  python -m densevid.reproduce.bundled_model train  --data DATA --split train-but0 --workers 8 --out RUNS0
+  densevid timelines DATA --features DATA/features --split train-fold0 --videos 60 --out FOLD0
+  python -m densevid.reproduce.bundled_model score  --model RUNS0/quiet/model --clips MSRVTT --features STORE \\
+      --on fold0 --timelines FOLD0 --out SCORES
 """
 
 from __future__ import annotations
@@ -28,7 +35,7 @@ from densevid.artifacts import fingerprint, provenance, require_writable, write_
 from densevid.captioning.installed_models import CARD, SCORES
 from densevid.checkpoint import WEIGHTS, load_model, model_files, save_model
 from densevid.data.annotations import read_annotations
-from densevid.data.clip_collection import ClipCollection
+from densevid.data.clip_collection import FOLDS, ClipCollection
 from densevid.data.feature_layouts import open_features
 from densevid.data.feature_store import FeatureStore
 from densevid.data.timeline_set import write_timelines
@@ -45,7 +52,11 @@ from densevid.reproduce.bundled_trials import caption_quiet_videos, caption_vide
 from densevid.tracks import FeatureTrack
 
 FITTED, CHOSEN = "train-fit", "train-dev"
-SPLITS = {"dev": CHOSEN, "val": "val"}
+JUDGED = {  # what scores are of, and what was learnt from
+    "dev": (CHOSEN, FITTED),
+    "val": ("val", FITTED),
+    **{f"fold{number}": (f"train-fold{number}", f"train-but{number}") for number in range(FOLDS)},
+}
 MOST_BYTES = 16_000_000  # of a file in the package
 ANNOTATORS = 5
 CALIBRATED_ON, QUIET_CALIBRATED_ON = 100, 40  # composed timelines beside those of real files
@@ -64,8 +75,8 @@ def make_pixels(args: argparse.Namespace) -> None:
 
 
 def make_runs(args: argparse.Namespace) -> None:
-    """Three sittings of training, RUNS/words the last; stopped ones go on."""
-    print(train_bundled(args.data, FITTED, args.out, args.preset, device=args.device, workers=args.workers))
+    """Three sittings of training, RUNS/quiet the last; a stopped one goes on."""
+    print(train_bundled(args.data, args.split, args.out, args.preset, device=args.device, workers=args.workers))
 
 
 def pack(args: argparse.Namespace) -> None:
@@ -101,16 +112,16 @@ def _held_out(data: Path, timelines: Path) -> tuple[dict[str, FeatureTrack], dic
 
 
 def score(args: argparse.Namespace) -> None:
-    """Measure, and write SCORES/dev.json or SCORES/val.json."""
-    target, split = args.out / f"{args.on}.json", SPLITS[args.on]
+    """Measure, and write SCORES/dev.json, SCORES/val.json or SCORES/fold0.json."""
+    target, (split, fitted) = args.out / f"{args.on}.json", JUDGED[args.on]
     if args.on == "val" and target.exists():
         raise InputError(f"{target}: val is scored once; choices are made with --on dev")
     require_writable(target)
     collection = ClipCollection.read(args.clips, features=args.features)
-    subject, learnt = Subject.of(args.model, args.device), Learnt.from_clips(collection, FITTED)
+    subject, learnt = Subject.of(args.model, args.device), Learnt.from_clips(collection, fitted)
     content: dict[str, Any] = {"split": split, "weights": fingerprint(args.model / WEIGHTS)}
-    content["training clips"], content["clip count"] = (len(collection.split(name)) for name in (FITTED, split))
-    content["training hours"] = round(sum(clip.seconds for clip in collection.split(FITTED)) / 3600, 2)
+    content["training clips"], content["clip count"] = (len(collection.split(name)) for name in (fitted, split))
+    content["training hours"] = round(sum(clip.seconds for clip in collection.split(fitted)) / 3600, 2)
     content["clips"] = clip_scores(subject, learnt, collection, split)
     content["timelines"], content["timeline set"] = timeline_scores(subject, learnt, args.timelines)
     photographs = [args.clips / "clips" / f"{clip.name}.mp4" for clip in collection.split(split)]
@@ -149,13 +160,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _add_paths(parsers)
     parsers["data"].add_argument("--each", type=int, default=EACH, metavar="N", help="quiet videos of a kind")
     parsers["data"].add_argument("--stills", type=int, default=STILLS, metavar="N", help="more photographs that stay")
-    parsers["pixels"].add_argument("--split", choices=SPLITS.values(), required=True)
+    parsers["pixels"].add_argument("--split", choices=(CHOSEN, "val"), required=True)
     parsers["pixels"].add_argument("--count", type=int, default=60, metavar="N", help="timelines (60)")
-    parsers["score"].add_argument("--on", choices=SPLITS, required=True)
+    parsers["score"].add_argument("--on", choices=JUDGED, required=True)
     parsers["score"].add_argument("--each", type=int, default=5, metavar="N", help="quiet videos of a kind (5)")
     parsers["score"].add_argument("--videos", type=Path, metavar="FOLDER", help="whole videos to caption")
     parsers["score"].add_argument("--annotations", type=Path, nargs="*", default=[], metavar="FILE")
     parsers["train"].add_argument("--workers", type=int, default=0, metavar="N", help="processes that compose (0)")
+    parsers["train"].add_argument("--split", default=FITTED, metavar="NAME", help=f"what to learn from ({FITTED})")
     parsers["train"].add_argument("--preset", default=PRESET, help="a preset or a file with other settings (bundled)")
     for name in ("train", "pack", "score"):
         parsers[name].add_argument("--device", help="cpu, cuda, ...")
