@@ -89,6 +89,14 @@ class Config:
         """Plain nested settings."""
         return asdict(self)
 
+    def chosen(self) -> dict[str, dict[str, Any]]:
+        """The settings that are not the default ones: the same after a version that brings more settings."""
+        usual = Config().as_dict()
+        return {
+            section: {key: value for key, value in values.items() if value != usual[section][key]}
+            for section, values in self.as_dict().items()
+        }
+
     def as_toml(self) -> str:
         """The whole configuration as TOML text."""
         return toml_text(self.as_dict())

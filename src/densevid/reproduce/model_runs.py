@@ -1,7 +1,8 @@
 """A model that a table needs: a row's settings with a seed, where its run lies, and whether it is trained.
 
-It is known by the hash of its resolved settings (those of inference aside), its data and what it started from: rows and
-tables that need the same model share it, and a changed setting is another model.
+It is known by the hash of those of its settings that are not the default ones (inference aside), its data and what it
+started from: rows and tables that need the same model share it, a changed setting is another model, and a version that
+brings more settings finds it again.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ class Runs:
         row = rows()[rows()[name].model_of or name]
         base = self.of(row.start_from, seed) if row.start_from else None
         config = self.config(row.name)
-        identity = {key: value for key, value in config.as_dict().items() if key != "inference"}
+        identity = {key: value for key, value in config.chosen().items() if key != "inference"}
         facts = {"data": self.data.digest, "from": base.hash if base else None, "fixed": row.fixed_set}
         digest = hash_of({**identity, **facts})
         folder = self.out / "models" / f"{row.name}-{digest[:8]}" / f"seed-{seed}"

@@ -63,7 +63,7 @@ class Predictor:
     def path(self, wanted: Wanted) -> Path:
         """Where these predictions lie; other weights or other settings of inference lie elsewhere."""
         run = self.runs.of(wanted.row, wanted.seed)
-        digest = hash_of({"model": run.hash, **asdict(self.runs.config(wanted.row).inference)})[:8]
+        digest = hash_of({"model": run.hash, **self.runs.config(wanted.row).chosen()["inference"]})[:8]
         return self.runs.out / "predictions" / f"{wanted.row}-{digest}" / f"seed-{wanted.seed}" / f"{wanted.kind}.json"
 
     def baseline(self, name: str) -> Path:

@@ -1,7 +1,8 @@
 """Scores of event files, part by part, each computed once: a score file lies beside every file of predictions.
 
-A part is `2017` or `2018` (captioning by that protocol), `soda`, `proposals` or `segments`, and of captioning also
-`long.2017` and the like, for events of certain lengths. A score is `part.name` of one of them, or has a short name.
+A part is `2017` or `2018` (captioning by that protocol), `soda`, `proposals`, `list` or `segments`, and of captioning
+also `long.2017` and the like, for events of certain lengths. A score is `part.name` of one of them, or has a name of
+its own.
 """
 
 from __future__ import annotations
@@ -12,9 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from densevid.artifacts import provenance, read_json, write_json
+from densevid.reproduce.span_baselines import ScoredSpans, Spans, short_list_f1
 
 LENGTHS: dict[str, dict[str, float]] = {"long": {"min_seconds": 50.0}, "short": {"max_seconds": 15.0}}
+SHORT_NAMES = {"SODA_c": "soda", "F1": "list"}
 HIGH_TIOU = "0.8"
 Scores = dict[str, Any]
 
@@ -42,6 +48,8 @@ class Scorer:
         return known
 
     def _part(self, predictions: Path, part: str) -> dict[str, Any]:
+        if part == "list":
+            return {"F1": self._list_f1(predictions)}
         from densevid.evaluation.evaluate import evaluate
         from densevid.evaluation.result import as_json
 
@@ -62,6 +70,14 @@ class Scorer:
             return dict(content["segments"]["micro"])
         return _proposals(content["proposals"]["pooled"])
 
+    def _list_f1(self, predictions: Path) -> float:
+        """F1 of all spans of a file against the first annotator's, over the tIoUs from .5 to .95."""
+        told, truth = read_json(predictions)["results"], read_json(self.references[0])
+        spans = [_spans([event["timestamp"] for event in told.get(video, [])]) for video in truth]
+        listed = [ScoredSpans(each_N2, np.zeros(len(each_N2))) for each_N2 in spans]
+        most = max(map(len, spans))
+        return short_list_f1(listed, [_spans(events["timestamps"]) for events in truth.values()], most) if most else 0.0
+
     def _judges(self, predictions: Path) -> tuple[Path, ...]:
         return self.references[:1] if self.own_segments and "segments" in predictions.stem else self.references
 
@@ -73,14 +89,14 @@ def score_file(predictions: Path) -> Path:
 
 def part_of(score: str) -> str:
     """The part that a score belongs to."""
-    if score == "SODA_c":
-        return "soda"
+    if score in SHORT_NAMES:
+        return SHORT_NAMES[score]
     return "proposals" if score.startswith(("AR@", "R.8@")) else score.rpartition(".")[0]
 
 
 def value_of(scores: Scores, score: str) -> float | None:
     """A score of a file; None where it is undefined or not computed."""
-    name = score if part_of(score) in ("soda", "proposals") else score.rpartition(".")[2]
+    name = score if part_of(score) in ("soda", "proposals", "list") else score.rpartition(".")[2]
     value = scores.get(part_of(score), {}).get(name)
     return None if value is None else float(value)
 
@@ -89,6 +105,10 @@ def events_per_video(predictions: Path) -> float:
     """How many events a file tells of a video."""
     counts = [len(events) for events in read_json(predictions)["results"].values()]
     return sum(counts) / max(len(counts), 1)
+
+
+def _spans(timestamps: npt.ArrayLike) -> Spans:
+    return np.asarray(timestamps, dtype=np.float64).reshape(-1, 2)
 
 
 def _proposals(found: dict[str, Any]) -> dict[str, Any]:
