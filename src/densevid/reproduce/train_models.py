@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from statistics import median
+from threading import Thread
 
 from densevid.artifacts import provenance, write_json
 from densevid.errors import InputError, one_line
@@ -99,7 +101,9 @@ def _finished(trainings: Sequence[Training], parallel: int) -> Iterable[tuple[Tr
             yield training, train_one(training)
         return
     spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(parallel, mp_context=spawn, max_tasks_per_child=1) as pool:
+    with ProcessPoolExecutor(
+        parallel, mp_context=spawn, initializer=end_with, initargs=(os.getpid(),), max_tasks_per_child=1
+    ) as pool:
         futures: dict[Future[str | None], Training] = {pool.submit(train_one, each): each for each in trainings}
         try:
             for future in as_completed(futures):
@@ -108,6 +112,17 @@ def _finished(trainings: Sequence[Training], parallel: int) -> Iterable[tuple[Tr
         except KeyboardInterrupt:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+def end_with(parent: int) -> None:
+    """Let this process end soon after its parent: nobody could stop a run whose command was killed."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(1)
+
+    Thread(target=watch, daemon=True).start()
 
 
 def train_one(training: Training) -> str | None:
