@@ -63,6 +63,14 @@ def test_a_clip_is_one_event_told_in_several_ways(collection: ClipCollection) ->
     assert len({samples.clip(index).video for index in range(20)}) > 5
 
 
+def test_where_words_alone_are_learnt_background_is_told_of_as_well(collection: ClipCollection) -> None:
+    events, words = make(collection), make(collection, task="captions")
+    background = {clip.name for clip in events.generator.pool.background.clips if clip.captions}
+    told = [{samples.clip(index).video for index in range(400)} for samples in (events, words)]
+    assert background and not told[0] & background and told[1] & background
+    assert told[1] <= {clip.name for clip in collection.split("train")}
+
+
 def test_a_share_of_the_videos_is_disguised_and_tells_no_words(collection: ClipCollection) -> None:
     plain, half = make(collection), make(collection, disguised=0.5, proposal_loss="overlap")
     hidden = [index for index in range(40) if not len(half[index].number_P)]

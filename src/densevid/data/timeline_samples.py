@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from densevid.config import Config
 from densevid.data.batches import Batch, Sample, collate, encode_all
+from densevid.data.clip_collection import Clip
 from densevid.data.disguise import disguised
 from densevid.data.loading import LOADING, Share, leave_inherited
 from densevid.data.timeline_pool import SHORTEST_CROP
@@ -48,10 +49,20 @@ class TimelineSamples(Dataset[Sample]):
         self.segments_per_video, self.sentences_per_clip = settings.segments_per_video, settings.sentences_per_clip
         self.clips_per_batch, self.quiet_every = settings.clips_per_batch, settings.quiet_every
         self.disguised = settings.disguised
+        self.told = self._told(whole=settings.task == "captions")
         self.shortest_batch = min(self.window, max(config.model.kernels))
         widths = tuple(width for _, width in generator.collection.streams)
         if widths != config.features.widths:
             raise InputError(f"the clips' features are {widths} wide, the settings want {config.features.widths}")
+
+    def _told(self, *, whole: bool) -> Sequence[Clip]:
+        """The clips that words are learnt from: those that events are made of.
+
+        Where no events are looked for, background is told of as well: the `whole` split.
+        """
+        if not whole:
+            return self.generator.pool.events.clips
+        return [clip for clip in self.generator.collection.split(self.generator.split) if clip.captions]
 
     def __len__(self) -> int:
         return self.count
@@ -101,8 +112,7 @@ class TimelineSamples(Dataset[Sample]):
     def clip(self, index: int) -> Sample:
         """A single clip, cropped as the clips of a timeline are, told in several ways."""
         rng = np.random.default_rng((self.generator.seed, CLIP_CHOICE, index))
-        clips = self.generator.pool.events.clips
-        clip = clips[int(rng.integers(len(clips)))]
+        clip = self.told[int(rng.integers(len(self.told)))]
         rows = min(LONGEST_CLIP, clip.rows - int(clip.rows * (1 - SHORTEST_CROP) * rng.random()))
         first = clip.first_row + int(rng.integers(clip.rows - rows + 1))
         assert self.generator.collection.features is not None

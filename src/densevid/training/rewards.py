@@ -84,9 +84,8 @@ def _clip_documents(dataset: TimelineSamples) -> tuple[list[list[Words]], Callab
     """Of timelines without end only the clips beside them are rewarded: a clip is a document."""
     if not dataset.clips_per_batch:
         raise InputError("training.reward is for the clips beside the timelines: set training.clips_per_batch")
-    clips = dataset.generator.pool.events.clips
-    row = {clip.name: number for number, clip in enumerate(clips)}
-    documents = [[tuple(tokenize(caption)) for caption in clip.captions] for clip in clips]
+    row = {clip.name: number for number, clip in enumerate(dataset.told)}
+    documents = [[tuple(tokenize(caption)) for caption in clip.captions] for clip in dataset.told]
     return documents, lambda batch: [row[video] for video in batch.videos]
 
 
