@@ -123,8 +123,8 @@ def _tables(name: str, content: Mapping[str, Any]) -> Iterator[str]:
     yield _table(content["clips"])
     yield _paragraph(
         f"{about['videos']} timelines of {name}, real .mp4 files through `densevid extract`; AR@10 and METEOR 2018 of"
-        f" all that is proposed, F1 and SODA_c of the {about['short list']} best events, or of the summary, which has"
-        f" {about['events in a summary']} on average:"
+        f" all that is proposed, F1 and SODA_c of the {about['short list']} events with the best scores, or of the"
+        f" summary, which has {about['events in a summary']} on average:"
     )
     yield _table(content["timelines"])
 

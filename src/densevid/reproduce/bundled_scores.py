@@ -58,10 +58,10 @@ class Subject:
         """All that it proposes, best first."""
         return self._told(Storyteller(self.captioner), tracks)
 
-    def summary(self, tracks: Mapping[str, FeatureTrack], top: int | None = None) -> Told:
-        """What a person gets to read; with `top` so many events, however unsure."""
+    def summary(self, tracks: Mapping[str, FeatureTrack]) -> Told:
+        """What a person gets to read."""
         config, table = self.loaded.config, self.loaded.calibration
-        rules = SummaryRules.of(config.inference, config.model.window, top)
+        rules = SummaryRules.of(config.inference, config.model.window)
         calibration = None if table is None else Calibration.of_table(table)
         return self._told(Storyteller(self.captioner, summary=rules, calibration=calibration), tracks)
 
@@ -120,17 +120,21 @@ def timeline_scores(subject: Subject, learnt: Learnt, folder: Path) -> tuple[Tab
     shuffled = ShuffledFeatures(source)
     others = {video: shuffled.track(video) for video in tracks}
     asked = {"model": tracks, "model, shuffled features": others}
-    lists = {name: (subject.dense(seen), subject.summary(seen, usual)) for name, seen in asked.items()}
+    lists = {name: (told, best_of(told, usual)) for name, seen in asked.items() if (told := subject.dense(seen))}
     durations = {video: float(references[0][video]["duration"]) for video in tracks}
     for name, spans in span_baselines(durations, source, learnt.grid, MOST_DENSE).items():
         told = described(spans, source, learnt.neighbour)
-        short = {video: events[:usual] for video, events in told.items()}
-        lists[name.replace("_", " ")] = told, short
+        lists[name.replace("_", " ")] = told, best_of(told, usual)
     table = {name: _timeline_row(dense, short, truth, references, usual) for name, (dense, short) in lists.items()}
     summary = subject.summary(tracks)
     table["model, summary"] = _timeline_row(lists["model"][0], summary, truth, references, MOST_DENSE)
     events = sum(map(len, summary.values())) / len(tracks)
     return table, {"videos": len(tracks), "short list": usual, "events in a summary": round(events, 2)}
+
+
+def best_of(told: Told, count: int) -> Told:
+    """The short list: so many events of each video, by score alone."""
+    return {video: sorted(events, key=lambda event: -event.score)[:count] for video, events in told.items()}
 
 
 def _timeline_row(
