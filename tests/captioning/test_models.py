@@ -40,9 +40,12 @@ def test_from_python(clip: Path) -> None:
     assert model.caption(str(clip)) == events == densevid.load("tiny").caption(clip)
     assert len(model.caption(clip, top=1)) == 1
     (told,) = model.caption(clip, segments=[(1.0, 2.0)])
-    assert (told.start, told.end) == (1.0, 2.0)
+    assert (told.start, told.end) == (1.0, 2.0) and densevid.caption(clip, segments=[(1.0, 2.0)]) == [told]
     track = extract(clip, backbone="appearance")
     assert model.caption(track) == events
+    for video in (clip, track):
+        with pytest.raises(InputError, match="before these given segments: 7-8 s"):
+            model.caption(video, segments=[(1.0, 2.0), (7.0, 8.0)])
     with pytest.raises(InputError, match="no such file"):
         densevid.caption("nothing.mp4")
 

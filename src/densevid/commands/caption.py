@@ -8,6 +8,7 @@ Examples:
   densevid caption video.mp4 --open                              (and look at the page)
   densevid caption videos/ --out captions                        (one line each, and an index page)
   densevid caption video.mp4 --format srt,chapters,csv
+  densevid caption video.mp4 --top 3                             (a story of at most 3 events, sure or not)
   densevid caption video.mp4 --burn                              (an mp4 with the sentences in the pictures)
   densevid caption old.avi --web                                 (a page that plays in every browser)
   densevid caption video.mp4 --explain                           (what the model saw: masks, where words looked)
@@ -15,13 +16,18 @@ Examples:
   densevid caption v_1.mp4 --references val_1.json --explain     (beside what people said, with the recall curve)
   densevid caption features/ --model runs/mine/model --dense --out captions
 
+Which events: by default few that follow each other, those the model is confident about. --top N: a story of at most N
+events that hardly overlap, however unsure (fewer where no more fit). --dense: all, overlapping ones too. --segments:
+given spans, of which no confidence is said. One of the three at a time.
+
 Formats: html (the page; --embed puts the video inside), vtt, srt, json (ActivityNet's form and our details), csv,
 chapters (ffmpeg's metadata and lines for a YouTube description), mp4 (with a subtitle track, or --burn; --web).
 Features and events are kept in a cache (DENSEVID_CACHE, or densevid in the user's cache folder, at most
 DENSEVID_CACHE_BYTES), so a second run is fast and a run that was stopped goes on where it was.
 `--progress jsonl` writes {"stage": "decode|features|events|sentences|files", "done": 0..1}, one a line, to stderr.
 
-Exit code: 0 every video is captioned; 2 some cannot be (one line each on stderr, the others are); 130 interrupted.
+Exit code: 0 every video is captioned; 2 some video or given span cannot be (a line on stderr, the others are); 130
+interrupted.
 """
 
 from __future__ import annotations
