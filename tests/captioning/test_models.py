@@ -126,6 +126,10 @@ def test_a_model_trained_on_a_reduced_store_captions_a_video_file(clip: Path, tm
     stored = FeatureStore.open(tmp_path / "store-6").track("0")
     np.testing.assert_allclose(track.values, stored.values, atol=0.02)  # reduced before or after rounding to float16
     assert captioner.caption(tmp_path / "0.mp4", dense=True)
+    for store in ("store", "store-6"):  # before and after it was reduced
+        words = ["--model", str(tmp_path / "run" / "model"), "--dense", "--explain", "--format", "html,json"]
+        assert main(["caption", str(tmp_path / store), *words]) == 0, store
+        assert len(list((tmp_path / f"{store}-captions").glob("*.masks.png"))) == 3
 
 
 def test_a_store_written_by_an_old_reduction_carries_it(clip: Path, tmp_path: Path) -> None:

@@ -170,7 +170,7 @@ class VideoCaptioner:
     def _reduces(self, source: FeatureSource) -> bool:
         """Whether the source holds what the model reads before it is reduced."""
         reduction, recipe = self.loaded.reduction, self.loaded.recipe
-        if reduction is None or recipe is None or source.recipe is None:
+        if reduction is None or recipe is None or source.recipe is None or source.recipe.id == recipe.id:
             return False
         return reduction.recipe(source.recipe).id == recipe.id
 
