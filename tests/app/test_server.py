@@ -246,8 +246,12 @@ def test_no_path_of_a_client_is_ever_touched(server: Running, done: dict[str, An
 
 
 def test_wrong_methods_are_told_so(server: Running) -> None:
-    for method, path in (("PUT", "/jobs"), ("DELETE", "/jobs"), ("POST", "/"), ("PATCH", "/limits")):
-        check(server.ask(method, path), 405, "Error")
+    wrong = {("PUT", "/jobs"): "GET, HEAD, POST", ("DELETE", "/jobs"): "GET, HEAD, POST", ("POST", "/"): "GET, HEAD"}
+    wrong |= {("PATCH", "/limits"): "GET, HEAD", ("POST", "/jobs/1"): "DELETE, GET, HEAD"}
+    for (method, path), allowed in wrong.items():
+        answer = server.ask(method, path)
+        check(answer, 405, "Error")
+        assert answer.headers["allow"] == allowed and f"takes {allowed} and" in answer.body.decode()
 
 
 def test_every_answer_says_what_a_browser_may_do_with_it(server: Running, done: dict[str, Any]) -> None:

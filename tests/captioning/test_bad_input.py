@@ -249,6 +249,8 @@ def test_a_store_id_never_becomes_a_path(tmp_path, clip) -> None:
         (["--format", ","], "name at least one"),
         (["--top", "0"], "at least 1"),
         (["--top", "3", "--dense"], "exclude each other"),
+        (["--top", "3", "--segments", "none.txt"], "leave out --top and --dense"),
+        (["--dense", "--segments", "none.txt"], "leave out --top and --dense"),
         (["--model", "nobody"], "installed are tiny"),
         (["--segments", "none.txt"], "not a readable list"),
         (["--out", "FILE"], "it is a file"),

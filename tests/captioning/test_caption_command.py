@@ -262,6 +262,7 @@ def test_embed_puts_the_video_into_the_page(video) -> None:
 
 def test_a_video_that_not_every_browser_plays_is_told_with_what_to_do(clip, tmp_path, capsys) -> None:
     old = make_video(tmp_path / "old <b>.avi", constant(4.0), codec="mpeg4")
+    copied = make_video(tmp_path / "h264.avi", constant(4.0))
     assert main(["caption", str(old)]) == 0
     assert "Not every browser plays old <b>.avi" in capsys.readouterr().out
     page = (tmp_path / "old <b>.densevid.html").read_text()
@@ -270,6 +271,9 @@ def test_a_video_that_not_every_browser_plays_is_told_with_what_to_do(clip, tmp_
     assert "Not every browser plays 1 of them (old <b>.avi)" in capsys.readouterr().out
     assert main(["caption", str(old), "--web"]) == 0
     assert "browser" not in capsys.readouterr().out
+    words = ["caption", str(copied), "--format", "html,mp4", "--out", str(tmp_path / "copied")]
+    assert main(words) == 0 and "browser" not in capsys.readouterr().out, "the page links the H.264 in an mp4"
+    assert 'src="./h264.densevid.mp4"' in (tmp_path / "copied" / "h264.densevid.html").read_text()
     page = (tmp_path / "old <b>.densevid.html").read_text()
     assert "Not every browser" not in page
     assert main(["caption", str(clip), "--out", str(tmp_path)]) == 0 and "browser" not in capsys.readouterr().out
@@ -295,7 +299,10 @@ def test_where_nothing_is_confident_the_timeline_is_empty_and_says_so(video, mod
     config.write_text(settings)
     formats = "html,vtt,srt,json,chapters,csv,mp4"
     assert main(["caption", str(video), "--model", str(tmp_path / "model"), "--format", formats]) == 0
-    assert "nothing in it that the model is confident about" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "nothing in it that the model is confident about; --top 3 shows the best all the same" in said
+    assert "--top 3" in (video.parent / "clip.densevid.html").read_text()
+    assert (video.parent / "clip.densevid.chapters.txt").read_text() == ""
     assert spans(video.parent / "clip.densevid.json") == []
 
 
@@ -365,6 +372,25 @@ def test_explain_draws_what_the_model_saw(video) -> None:
     figures = [video.parent / f"clip.densevid.{name}.png" for name in ("masks", "words", "entropy")]
     assert all(figure.read_bytes().startswith(b"\x89PNG") for figure in figures)
     assert (video.parent / "clip.densevid.html").read_text().count("<figure>") == 3
+
+
+def test_a_store_is_explained_by_its_features_alone(clip, tmp_path, capsys) -> None:
+    extract_many([clip], tmp_path / "store", backbone="appearance", workers=1)
+    words = ["--explain", "--format", "html"]
+    assert main(["caption", str(tmp_path / "store"), *words]) == 0
+    assert main(["caption", str(clip), "--out", str(tmp_path / "direct"), *words]) == 0
+    for name in ("masks", "words", "entropy"):
+        figures = [tmp_path / place / f"clip.densevid.{name}.png" for place in ("store-captions", "direct")]
+        assert figures[0].read_bytes() == figures[1].read_bytes()
+    assert capsys.readouterr().err == ""
+
+
+def test_where_there_is_nothing_to_explain_a_line_says_so(tmp_path, capsys) -> None:
+    """The shortest anchor has two steps, of half a second."""
+    short = make_video(tmp_path / "short.mp4", constant(0.4))
+    assert main(["caption", str(short), "--explain", "--format", "html"]) == 0
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "short.mp4: there is nothing to explain" in said
 
 
 def test_references_stand_beside_what_the_model_says(video, tmp_path, capsys) -> None:

@@ -40,9 +40,12 @@ def test_from_python(clip: Path) -> None:
     assert model.caption(str(clip)) == events == densevid.load("tiny").caption(clip)
     assert len(model.caption(clip, top=1)) == 1
     (told,) = model.caption(clip, segments=[(1.0, 2.0)])
-    assert (told.start, told.end) == (1.0, 2.0)
+    assert (told.start, told.end) == (1.0, 2.0) and densevid.caption(clip, segments=[(1.0, 2.0)]) == [told]
     track = extract(clip, backbone="appearance")
     assert model.caption(track) == events
+    for video in (clip, track):
+        with pytest.raises(InputError, match="before these given segments: 7-8 s"):
+            model.caption(video, segments=[(1.0, 2.0), (7.0, 8.0)])
     with pytest.raises(InputError, match="no such file"):
         densevid.caption("nothing.mp4")
 
@@ -123,6 +126,10 @@ def test_a_model_trained_on_a_reduced_store_captions_a_video_file(clip: Path, tm
     stored = FeatureStore.open(tmp_path / "store-6").track("0")
     np.testing.assert_allclose(track.values, stored.values, atol=0.02)  # reduced before or after rounding to float16
     assert captioner.caption(tmp_path / "0.mp4", dense=True)
+    for store in ("store", "store-6"):  # before and after it was reduced
+        words = ["--model", str(tmp_path / "run" / "model"), "--dense", "--explain", "--format", "html,json"]
+        assert main(["caption", str(tmp_path / store), *words]) == 0, store
+        assert len(list((tmp_path / f"{store}-captions").glob("*.masks.png"))) == 3
 
 
 def test_a_store_written_by_an_old_reduction_carries_it(clip: Path, tmp_path: Path) -> None:

@@ -159,3 +159,10 @@ def test_youtube_gets_what_it_accepts() -> None:
     events = [Event(3, 9, "a <man> talks"), Event(9, 14, "too soon"), Event(15, 40, "a dog"), Event(55, 59, "too late")]
     assert youtube_chapters(events, 60.0) == "0:00 A ‹man› talks\n0:15 A dog\n"
     assert youtube_chapters([Event(20, 30, "x")], 4000.0) == "0:00:00 Opening\n0:00:20 X\n"
+
+
+def test_youtube_s_first_chapter_is_the_first_event_also_of_a_short_video() -> None:
+    assert youtube_chapters([Event(1, 6, "a"), Event(7, 10, "b")], 10.0) == "0:00 A\n"
+    moved = [Event(5, 12, "a"), Event(12, 20, "b"), Event(22, 32, "c")]
+    assert youtube_chapters(moved, 32.0) == "0:00 A\n0:12 B\n0:22 C\n", "ten seconds after 0:00, not after 0:05"
+    assert youtube_chapters([], 10.0) == youtube_chapters([Event(12, 15, "too late")], 20.0) == ""

@@ -10,7 +10,7 @@ import pytest
 
 from densevid.events import Event
 from densevid.export.index_page import IndexRow, index_page
-from densevid.export.terminal_timeline import BAR, COLOURS, NOTHING, Look, terminal_timeline
+from densevid.export.terminal_timeline import BAR, COLOURS, NOTHING, PARTS_ASCII, Look, terminal_timeline
 
 
 def test_bars_show_where_events_lie() -> None:
@@ -18,6 +18,22 @@ def test_bars_show_where_events_lie() -> None:
     bars = [line.split("│")[1] for line in terminal_timeline(events, 24.0).splitlines()]
     half = BAR // 2
     assert bars == ["█" * half + " " * half, " " * half + "█" * half, "█" * BAR]
+
+
+def test_all_bars_have_one_scale_where_a_span_reaches_beyond_the_end() -> None:
+    events = [Event(0, 12, "half of the longest"), Event(0, 24, "the longest")]
+    bars = [line.split("│")[1] for line in terminal_timeline(events, 12.0).splitlines()]
+    assert bars == ["█" * (BAR // 2) + " " * (BAR // 2), "█" * BAR]
+
+
+def test_given_spans_have_no_percentage() -> None:
+    lines = terminal_timeline([Event(0, 5, "word " * 40)], 10.0, Look(width=80), confidence=False).splitlines()
+    assert "%" not in "".join(lines) and lines[0].index("word") == len(lines[1]) - len(lines[1].lstrip())
+
+
+def test_a_terminal_that_knows_ascii_alone_gets_no_other_letters() -> None:
+    shown = terminal_timeline([Event(0, 5, "zwölf")], 10.0, Look(parts=PARTS_ASCII, edges=("|", "|"), encoding="ascii"))
+    assert "zw?lf" in shown and "zwölf" in terminal_timeline([Event(0, 5, "zwölf")], 10.0)
 
 
 def test_lines_are_aligned_and_no_wider_than_the_terminal() -> None:

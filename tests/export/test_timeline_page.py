@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -223,6 +224,20 @@ def test_events_can_be_saved(opened: Opened, document: TimelineDocument, tmp_pat
         page.click("#save-vtt")
     text = Path(waiting.value.path()).read_text(encoding="utf-8")
     assert text.startswith("WEBVTT\n\n00:00:00.000 --> 00:00:01.500\nA man walks in\n")
+
+
+def test_of_given_spans_no_confidence_is_told(opened: Opened, document: TimelineDocument, tmp_path: Path) -> None:
+    given = tuple(replace(shown, confidence=None) for shown in document.events)
+    page = opened(replace(document, events=given), at="#t=2")
+    wait_until(page, f"{PLACE} === 1")
+    assert "·" not in page.text_content(".now-time") and "–" in page.text_content(".now-time")
+    page.hover(".bar[data-place='1']")
+    assert "%" not in page.inner_text("body") and "reference" not in page.inner_text("body")
+    assert page.evaluate("document.querySelector('video').textTracks[0].cues.length") == len(given)
+    with page.expect_download() as waiting:
+        page.click("#save-json")
+    (rows,) = json.loads(Path(waiting.value.path()).read_text(encoding="utf-8"))["results"].values()
+    assert len(rows) == len(given) and not any("proposal_score" in row for row in rows)
 
 
 def test_references_stand_above_predictions(opened: Opened, document: TimelineDocument) -> None:

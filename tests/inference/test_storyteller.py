@@ -76,6 +76,27 @@ def test_a_summary_is_part_of_what_is_found_and_in_order(captioner: Captioner) -
         assert all(0.1 < e.score < 1 for e in events)
 
 
+def test_an_event_is_as_sure_in_the_dense_list_as_in_the_summary(captioner: Captioner) -> None:
+    """Of short videos and long ones; without a calibration the dense list has the scores of a benchmark."""
+    tracks = [random_track(steps, seed=steps) for steps in (40, 31, 170)]
+    dense = list(Storyteller(captioner, calibration=CALIBRATION).tell(tracks))
+    summaries = list(Storyteller(captioner, summary=RULES, calibration=CALIBRATION).tell(tracks))
+    for everything, events in zip(dense, summaries, strict=True):
+        assert events and set(rounded(events)) < set(rounded(everything))
+    for everything, raw in zip(dense[:2], captioner.caption_many(tracks[:2]), strict=True):
+        spans = [[(event.start, event.end, event.sentence) for event in told] for told in (everything, raw)]
+        assert spans[0] == spans[1] and all(
+            abs(one.score - other.score) > 1e-6 for one, other in zip(everything, raw, strict=True)
+        )
+
+
+def test_where_nothing_is_proposed_the_dense_list_has_the_video_without_any_confidence() -> None:
+    captioner = Captioner(random_model(inference={"score_threshold": 1.0, "min_proposals": 0}))
+    for track in (random_track(30), random_track(100)):
+        (told,) = Storyteller(captioner, calibration=CALIBRATION).tell([track])
+        assert told and all(event.score < 0.01 for event in told)
+
+
 def test_where_nothing_is_sure_nothing_is_said(captioner: Captioner, monkeypatch: pytest.MonkeyPatch) -> None:
     spoken: list[int] = []
     speak = captioner.speaker.__call__

@@ -11,7 +11,7 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Response
-from starlette.routing import Route
+from starlette.routing import Match, Route
 from starlette.types import Receive, Scope, Send
 
 from densevid.app.api import openapi
@@ -46,7 +46,7 @@ def create_app(jobs: Jobs, host: str = "127.0.0.1", allowed_names: Iterable[str]
         Route("/jobs/{id}/{file}", api.video),
     ]
     guard = Middleware(Guard, host=host, names=tuple(allowed_names))
-    handlers = {Refused: _refused, QueueFull: _queue_full, 404: _not_found, 405: _not_found, 500: _broken}
+    handlers = {Refused: _refused, QueueFull: _queue_full, 404: _not_found, 405: _not_allowed, 500: _broken}
     return Starlette(routes=routes, middleware=[guard], exception_handlers=handlers)  # type: ignore[arg-type]
 
 
@@ -175,8 +175,14 @@ async def _queue_full(request: Request, error: QueueFull) -> Response:
 
 
 async def _not_found(request: Request, error: Exception) -> Response:
-    status = getattr(error, "status_code", 404)
-    return _error(request, status, "there is nothing here; /api says what there is")
+    return _error(request, 404, "there is nothing here; /api says what there is")
+
+
+async def _not_allowed(request: Request, error: Exception) -> Response:
+    """There is something at this address, for other methods: those of all its routes."""
+    here = (route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE)
+    allowed = ", ".join(sorted({method for route in here for method in route.methods}))
+    return _error(request, 405, f"this address takes {allowed} and nothing else; /api says more", {"allow": allowed})
 
 
 async def _broken(request: Request, error: Exception) -> Response:

@@ -9,12 +9,13 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from densevid.artifacts import provenance, write_json, write_text
-from densevid.captioning.chosen_events import Choice, Span
+from densevid.captioning.chosen_events import Choice, Span, beyond_text
 from densevid.captioning.inputs import Input, output_base
 from densevid.captioning.outputs import Manner, Target, details, require_room, write_outputs
-from densevid.captioning.timeline_document import comparison_figures, plays_in_every_browser
+from densevid.captioning.timeline_document import comparison_figures, plays_in_every_browser, shown_file
 from densevid.captioning.video_captioner import ModelError, VideoCaptioner
 from densevid.captioning.video_captions import VideoCaptions, shown_name
 from densevid.errors import InputError, one_line
@@ -23,6 +24,9 @@ from densevid.export.document import Figure
 from densevid.export.event_files import submission
 from densevid.export.index_page import IndexRow, index_page
 from densevid.progress import Watch, unwatched
+
+if TYPE_CHECKING:
+    from densevid.tracks import FeatureTrack
 
 INDEX = "index.densevid"
 POSTER_SIDE = 432  # pixels; twice what the index shows
@@ -48,12 +52,27 @@ class Wishes:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one video: its events and files, or why there are none."""
+    """What became of one video: its events and files, or why there are none; `remark` is about its figures."""
 
     given: Input
     captioned: VideoCaptions | None = None
     files: tuple[Path, ...] = ()
     error: str | None = None
+    remark: str | None = None
+
+    @property
+    def warnings(self) -> list[str]:
+        """Lines on what is not as one would expect."""
+        lines = (self.captioned and self.captioned.warning, self.remark)
+        return [f"{_known(self.given)}: {line}" for line in lines if line]
+
+    @property
+    def failure(self) -> str | None:
+        """Why there is nothing, or what of that which was asked for there is not."""
+        if self.captioned is None or not self.captioned.left_out:
+            return self.error
+        beyond = beyond_text(self.captioned.left_out, self.captioned.duration)
+        return f"{_known(self.given)}: {beyond}; left out"
 
 
 @dataclass
@@ -96,6 +115,7 @@ class CaptionRun:
             {name: video.events for name, video in videos.items()},
             details={name: details(video) for name, video in videos.items()},
             provenance={**provenance(), "inputs": {"model": self.captioner.model_key}},
+            judged=self.wishes.spans is None,
         )
         write_json(folder / f"{INDEX}.json", content)
         rows = [_index_row(outcome, folder) for outcome in self.outcomes]
@@ -104,24 +124,29 @@ class CaptionRun:
         return page
 
     def not_played(self) -> list[str]:
-        """The videos whose pages stay black in some browsers, which do not play them: no copy was asked for."""
-        pages, copies = "html" in self.wishes.formats, "mp4" in self.wishes.formats and self.wishes.manner.web
-        if copies or not pages:
+        """The videos whose pages stay black in some browsers, which do not play what the page shows."""
+        if "html" not in self.wishes.formats:
             return []
-        shown = [outcome.captioned for outcome in self.outcomes if outcome.captioned and outcome.captioned.file]
-        return [video.title for video in shown if video.file and not plays_in_every_browser(video.file)]
+        told = [(o.captioned, self._target(o.given)) for o in self.outcomes if o.captioned]
+        shown = [(video.title, shown_file(video.file, target)) for video, target in told if video.file]
+        return [title for title, file in shown if not plays_in_every_browser(file)]
+
+    def _target(self, given: Input) -> Target:
+        return Target(output_base(given, self.wishes.out), self.wishes.manner)
 
     def _attempt(self, given: Input, watch: Watch) -> Outcome:
         """One video; only what is wrong with itself is its failure."""
         said = tuple((self.wishes.references or {}).get(given.name, ()))
-        target = Target(output_base(given, self.wishes.out), self.wishes.manner, said)
+        target = replace(self._target(given), references=said)
         try:
             require_room(target)
             captioned = self._caption(given, watch)
             if self.wishes.title is not None:
                 captioned = captioned.called(self.wishes.title)
-            target = replace(target, figures=self._figures(captioned, said))
-            return Outcome(given, captioned, tuple(self._write(captioned, target)))
+            target = replace(target, figures=self._figures(given, captioned, said))
+            nothing = self.wishes.explain and not target.figures
+            remark = "there is nothing to explain, the model proposes no event in it" if nothing else None
+            return Outcome(given, captioned, tuple(self._write(captioned, target)), remark=remark)
         except (ModelError, DiskError):
             raise
         except (InputError, OSError) as error:
@@ -129,14 +154,14 @@ class CaptionRun:
         except MemoryError:
             return Outcome(given, error=f"{given.name}: there is not enough memory for it")
 
-    def _figures(self, captioned: VideoCaptions, references: tuple[Event, ...]) -> tuple[Figure, ...]:
-        """What the model saw in a video file and, where people said something about it, how much of that it found."""
-        if not self.wishes.explain or captioned.file is None:
+    def _figures(self, given: Input, captioned: VideoCaptions, references: tuple[Event, ...]) -> tuple[Figure, ...]:
+        """What the model saw in a video and, where people said something about it, how much of that it found."""
+        if not self.wishes.explain:
             return ()
-        figures = self.captioner.explained(captioned.file)
+        figures = self.captioner.explained(self._track(given))
         if not references:
             return figures
-        everything = self.captioner.caption_file(captioned.file, captioned.name, Choice(dense=True))
+        everything = self._told(given, Choice(dense=True))
         return figures + comparison_figures(captioned, everything.events, references)
 
     def _write(self, captioned: VideoCaptions, target: Target) -> list[Path]:
@@ -155,10 +180,23 @@ class CaptionRun:
             if given.name not in self.wishes.spans:
                 raise InputError(f"{given.name}: the segments file says nothing about it")
             choice = replace(choice, segments=tuple(self.wishes.spans[given.name]))
+        return self._told(given, choice, watch)
+
+    def _told(self, given: Input, choice: Choice, watch: Watch = unwatched) -> VideoCaptions:
         if given.source is not None:
             return self.captioner.caption_from(given.source, given.name, choice)
         assert given.file is not None
         return self.captioner.caption_file(given.file, given.name, choice, watch)
+
+    def _track(self, given: Input) -> FeatureTrack:
+        if given.source is not None:
+            return self.captioner.track_from(given.source, given.name)
+        assert given.file is not None
+        return self.captioner.track(given.file).track
+
+
+def _known(given: Input) -> str:
+    return shown_name(str(given.file or given.name))
 
 
 def _named(given: Input, error: Exception) -> str:

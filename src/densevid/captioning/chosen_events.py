@@ -1,9 +1,9 @@
-"""Which events of a video a person gets: a summary that tells it, the best few, everything, or given spans."""
+"""Which events of a video a person gets: a story of it, one of at most N events, everything, or given spans."""
 
 from __future__ import annotations
 
-from collections.abc import Set
-from dataclasses import dataclass
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,9 +23,12 @@ Origin = tuple[int, int]  # the first step of a window, and the number of an anc
 MOST_MASKS = 100  # a dense list has hundreds of events, and a page with the masks of all would be large
 
 
+MOST_NAMED = 5  # spans in a line of warning
+
+
 @dataclass(frozen=True)
 class Choice:
-    """What is asked for; given spans overrule the rest."""
+    """What is asked for: nothing of it is the summary."""
 
     top: int | None = None
     dense: bool = False
@@ -36,6 +39,8 @@ class Choice:
             raise InputError(f"--top must be at least 1, got {self.top}")
         if self.top is not None and self.dense:
             raise InputError("--top N and --dense exclude each other; give one of them")
+        if self.segments is not None and (self.top is not None or self.dense):
+            raise InputError("--segments says what to caption, nothing is left to choose; leave out --top and --dense")
 
     @property
     def text(self) -> str:
@@ -43,6 +48,16 @@ class Choice:
         if self.segments is not None:
             return "given segments"
         return "dense" if self.dense else f"top {self.top}" if self.top else "summary"
+
+    def within(self, duration: float) -> tuple[Choice, tuple[Span, ...]]:
+        """The same of a video that is so long, and the given spans that lie wholly beyond its end."""
+        beyond = tuple(span for span in self.segments or () if span[0] >= duration)
+        if not beyond:
+            return self, ()
+        inside = tuple(span for span in self.segments or () if span[0] < duration)
+        if not inside:
+            raise InputError(beyond_text(beyond, duration))
+        return replace(self, segments=inside), beyond
 
 
 @dataclass(frozen=True)
@@ -61,6 +76,13 @@ class ChosenEvents:
         """Values that JSON can hold."""
         rows = [(event.start, event.end, event.sentence, event.score) for event in self.events]
         return {"events": rows, "masks": [mask and (mask.start, mask.end, mask.values) for mask in self.masks]}
+
+
+def beyond_text(spans: Sequence[Span], duration: float) -> str:
+    """One line that names spans after the end of a video."""
+    named = ", ".join(f"{start:g}-{end:g}" for start, end in spans[:MOST_NAMED])
+    more = ", ..." if len(spans) > MOST_NAMED else ""
+    return f"it ends at {duration:.1f} s, before these given segments: {named}{more} s"
 
 
 def chosen_events(

@@ -98,7 +98,9 @@ def _write_json(captioned: VideoCaptions, target: Target) -> None:
     video = shown_name(captioned.name)
     inputs = {"video": captioned.content, "model": captioned.model_key}
     block = {**provenance(), "inputs": inputs}
-    content = submission({video: captioned.events}, details={video: details(captioned)}, provenance=block)
+    content = submission(
+        {video: captioned.events}, details={video: details(captioned)}, provenance=block, judged=captioned.judged
+    )
     write_json(target.path("json"), content)
 
 
@@ -112,7 +114,7 @@ def _write_srt(captioned: VideoCaptions, target: Target) -> None:
 
 
 def _write_csv(captioned: VideoCaptions, target: Target) -> None:
-    write_text(target.path("csv"), table(captioned.events))
+    write_text(target.path("csv"), table(captioned.events, judged=captioned.judged))
 
 
 def _write_chapters(captioned: VideoCaptions, target: Target) -> None:

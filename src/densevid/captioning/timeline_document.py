@@ -19,7 +19,7 @@ MOST_THUMBNAILS = 100  # a dense list has hundreds of events, and their pictures
 def timeline_document(captioned: VideoCaptions, target: Target) -> TimelineDocument:
     """What the page at `target` shows."""
     masks = captioned.masks or (None,) * len(captioned.events)  # of given spans there are none
-    predicted = (replace(_shown(event), mask=mask) for event, mask in zip(captioned.events, masks, strict=True))
+    predicted = (replace(each, mask=mask) for each, mask in zip(_shown(captioned), masks, strict=True))
     events = _with_thumbnails(captioned, (*references(target.references), *predicted))
     warning = f"; {captioned.warning}" if captioned.warning else ""
     return TimelineDocument(
@@ -39,22 +39,27 @@ def comparison_figures(
     """The timeline against what people said, and the share of it that all proposals find."""
     from densevid.export.plots import recall_figure, timeline_figure
 
-    shown = references(said) + tuple(map(_shown, captioned.events))
+    shown = references(said) + _shown(captioned)
     timeline = timeline_figure(TimelineDocument(captioned.title, captioned.duration, shown))
     description = "Above what people said, below what the model says, in the colour of the reference it overlaps most."
     return replace(timeline, description=description), recall_figure(everything, said)
 
 
-def _shown(event: Event) -> ShownEvent:
-    return ShownEvent(event, confidence=min(1.0, max(0.0, event.score)))
+def _shown(captioned: VideoCaptions) -> tuple[ShownEvent, ...]:
+    shares = (min(1.0, max(0.0, event.score)) if captioned.judged else None for event in captioned.events)
+    return tuple(map(ShownEvent, captioned.events, shares))
+
+
+def shown_file(video: Path, target: Target) -> Path:
+    """What the page at `target` plays: the video itself; where browsers do not, the .mp4 of it, if there is one."""
+    wants_copy = target.manner.web or not media_type_of(video)
+    return target.path("mp4") if wants_copy and target.path("mp4").is_file() else video
 
 
 def _video(captioned: VideoCaptions, target: Target) -> ShownVideo | None:
-    """The file itself; where browsers do not play it, the .mp4 that was made of it, if there is one."""
     if captioned.file is None:
         return None
-    wants_copy = target.manner.web or not media_type_of(captioned.file)
-    file = target.path("mp4") if wants_copy and target.path("mp4").is_file() else captioned.file
+    file = shown_file(captioned.file, target)
     shown = ShownVideo.embedded(file) if target.manner.embed else ShownVideo.linked(file, target.path("html"))
     return replace(shown, name=captioned.title, plays=plays_in_every_browser(file))
 
@@ -77,7 +82,7 @@ def _with_thumbnails(captioned: VideoCaptions, events: tuple[ShownEvent, ...]) -
         return events
     from densevid.export.thumbnails import thumbnails
 
-    order = sorted(range(len(events)), key=lambda place: (not events[place].reference, -events[place].confidence))
+    order = sorted(range(len(events)), key=lambda place: (not events[place].reference, -events[place].event.score))
     pictured = order[:MOST_THUMBNAILS]
     middles = [(events[place].event.start + events[place].event.end) / 2 for place in pictured]
     pictures = dict(zip(pictured, thumbnails(captioned.file, middles), strict=True))

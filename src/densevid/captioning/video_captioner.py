@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 import densevid
 from densevid.artifacts import fingerprint, hash_of
 from densevid.captioning.cache import Cache, CachedTrack, code_key, content_key, usual_cache
-from densevid.captioning.chosen_events import Choice, ChosenEvents, Span, chosen_events
+from densevid.captioning.chosen_events import Choice, ChosenEvents, Span, beyond_text, chosen_events
 from densevid.captioning.installed_models import InstalledModel, find_model
 from densevid.captioning.video_captions import FoundEvents, VideoCaptions, shown_name
 from densevid.errors import InputError
@@ -52,13 +52,19 @@ class VideoCaptioner:
         dense: bool = False,
         segments: Sequence[Span] | None = None,
     ) -> list[Event]:
-        """The events of a video file or a feature track, in the order of time: a short list, `top` N at most, all of
-        them (`dense`), or what happens in given spans of seconds.
+        """The events of a video file or a feature track, in the order of time: its story as far as the model is
+        confident, a story of at most `top` events that hardly overlap, all that is proposed (`dense`), or what happens
+        in given spans of seconds, in their order and with a score of 1.
         """
         choice = Choice(top, dense, None if segments is None else tuple(segments))
+        told: VideoCaptions | FoundEvents
         if isinstance(video, Path | str):
-            return list(self.caption_file(Path(video), Path(video).stem, choice).events)
-        return list(self.caption_track(video, choice).events)
+            told = self.caption_file(Path(video), Path(video).stem, choice)
+        else:
+            told = self._find(video, None, choice, unwatched)
+        if told.left_out:
+            raise InputError(beyond_text(told.left_out, told.duration))
+        return list(told.events)
 
     def caption_file(self, path: Path, name: str, choice: Choice, watch: Watch = unwatched) -> VideoCaptions:
         """A video file with its events."""
@@ -76,10 +82,8 @@ class VideoCaptioner:
 
     def caption_from(self, source: FeatureSource, video: str, choice: Choice) -> VideoCaptions:
         """A video of a feature store with its events."""
-        track = source.track(video)
-        if self._reduces(source) and self.loaded.reduction and self.loaded.recipe:
-            track = self.loaded.reduction.apply_to_track(track, self.loaded.recipe)
-        return self._captions(video, None, self._find(track, None, choice, unwatched), choice, None)
+        found = self._find(self.track_from(source, video), None, choice, unwatched)
+        return self._captions(video, None, found, choice, None)
 
     def caption_track(self, track: FeatureTrack, choice: Choice, watch: Watch = unwatched) -> ChosenEvents:
         """The events of a track, which must be of the model's own recipe."""
@@ -101,12 +105,19 @@ class VideoCaptioner:
         watch("features", 1.0)
         return cached
 
-    def explained(self, path: Path) -> tuple[Figure, ...]:
-        """Figures of what the model saw in a video file: masks, and where words looked."""
+    def track_from(self, source: FeatureSource, video: str) -> FeatureTrack:
+        """The features of a video of a store as the model reads them."""
+        track = source.track(video)
+        if self._reduces(source) and self.loaded.reduction and self.loaded.recipe:
+            track = self.loaded.reduction.apply_to_track(track, self.loaded.recipe)
+        return track
+
+    def explained(self, track: FeatureTrack) -> tuple[Figure, ...]:
+        """Figures of what the model saw in a video: masks, and where words looked; none where it proposes nothing."""
         from densevid.export.plots import explanation_figures
         from densevid.inference.explain import explain
 
-        return explanation_figures(explain(self.loaded, self.track(path).track))
+        return explanation_figures(explain(self.loaded, track))
 
     def check(self, source: FeatureSource) -> str | None:
         """Raise unless the model can read this source; a line of warning if that cannot be known."""
@@ -159,18 +170,20 @@ class VideoCaptioner:
     def _reduces(self, source: FeatureSource) -> bool:
         """Whether the source holds what the model reads before it is reduced."""
         reduction, recipe = self.loaded.reduction, self.loaded.recipe
-        if reduction is None or recipe is None or source.recipe is None:
+        if reduction is None or recipe is None or source.recipe is None or source.recipe.id == recipe.id:
             return False
         return reduction.recipe(source.recipe).id == recipe.id
 
     def _find(self, track: FeatureTrack, warning: str | None, choice: Choice, watch: Watch) -> FoundEvents:
         from densevid.inference.given_segments import unseen
 
+        duration = track.duration or float(track.seconds(len(track)))
+        choice, left_out = choice.within(duration)
         chosen = self.caption_track(track, choice, watch)
         if choice.segments and (count := unseen(self.captioner, track, choice.segments)):
             told = f"{count} of the given segments begin after all that the model reads; the last step stands in"
             warning = f"{warning}; {told}" if warning else told
-        return FoundEvents(track.duration or float(track.seconds(len(track))), warning, chosen)
+        return FoundEvents(duration, warning, chosen, left_out)
 
     def _captions(
         self, name: str, path: Path | None, found: FoundEvents, choice: Choice, content: str | None
@@ -180,13 +193,15 @@ class VideoCaptioner:
             title=shown_name(path.name if path else name),
             file=path,
             duration=found.duration,
-            events=found.chosen.events,
+            events=found.events,
             masks=found.chosen.masks,
             chosen=choice.text,
             model=self.model.name,
             model_key=self.model_key,
             warning=found.warning,
             content=content,
+            judged=choice.segments is None,
+            left_out=found.left_out,
         )
 
 
@@ -207,7 +222,12 @@ def load(model: str | Path | None = None, *, device: Device = "auto") -> VideoCa
 
 
 def caption(
-    video: Path | str, *, model: str | Path | None = None, top: int | None = None, dense: bool = False
+    video: Path | str,
+    *,
+    model: str | Path | None = None,
+    top: int | None = None,
+    dense: bool = False,
+    segments: Sequence[Span] | None = None,
 ) -> list[Event]:
     """The events of a video file, in the order of time; `load` the model once to caption several."""
-    return VideoCaptioner(find_model(model)).caption(video, top=top, dense=dense)
+    return VideoCaptioner(find_model(model)).caption(video, top=top, dense=dense, segments=segments)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Any
 
-from densevid.captioning.chosen_events import ChosenEvents
+from densevid.captioning.chosen_events import ChosenEvents, Span
 from densevid.events import Event
 from densevid.export.document import TimedMask
 from densevid.video.inputs import VIDEO_SUFFIXES
@@ -18,7 +18,8 @@ class VideoCaptions:
 
     `name` is its id, the key of an event file, `title` what people call it.
     `masks` are the event masks, one an event (None where there are too many), or nothing. `content` is the hash of the
-    file, `model_key` that of the model and of the program.
+    file, `model_key` that of the model and of the program. `judged` is False where spans were given: no confidence
+    stands behind the scores of their events. `left_out` are those beyond the end of the video.
     """
 
     name: str
@@ -32,6 +33,8 @@ class VideoCaptions:
     model_key: str
     warning: str | None = None
     content: str | None = None
+    judged: bool = True
+    left_out: tuple[Span, ...] = ()
 
     def called(self, title: str) -> VideoCaptions:
         """The same under another title, and the id that a file of that name has."""
@@ -48,6 +51,12 @@ class FoundEvents:
     duration: float
     warning: str | None
     chosen: ChosenEvents
+    left_out: tuple[Span, ...] = ()
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """Those that were chosen."""
+        return self.chosen.events
 
     @classmethod
     def of(cls, plain: dict[str, Any] | None) -> FoundEvents | None:
@@ -56,13 +65,15 @@ class FoundEvents:
             if plain is None:
                 return None
             chosen = ChosenEvents.of_plain(plain["events"], plain["masks"])
-            return cls(float(plain["duration"]), plain["warning"], chosen)
+            left_out = tuple((float(start), float(end)) for start, end in plain["left_out"])
+            return cls(float(plain["duration"]), plain["warning"], chosen, left_out)
         except (KeyError, TypeError, ValueError):
             return None
 
     def as_plain(self) -> dict[str, Any]:
         """Values that JSON can hold."""
-        return {"duration": self.duration, "warning": self.warning, **self.chosen.as_plain()}
+        plain = self.chosen.as_plain()
+        return {"duration": self.duration, "warning": self.warning, "left_out": self.left_out, **plain}
 
 
 def shown_name(name: str) -> str:

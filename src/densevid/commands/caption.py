@@ -8,6 +8,7 @@ Examples:
   densevid caption video.mp4 --open                              (and look at the page)
   densevid caption videos/ --out captions                        (one line each, and an index page)
   densevid caption video.mp4 --format srt,chapters,csv
+  densevid caption video.mp4 --top 3                             (a story of at most 3 events, sure or not)
   densevid caption video.mp4 --burn                              (an mp4 with the sentences in the pictures)
   densevid caption old.avi --web                                 (a page that plays in every browser)
   densevid caption video.mp4 --explain                           (what the model saw: masks, where words looked)
@@ -15,13 +16,18 @@ Examples:
   densevid caption v_1.mp4 --references val_1.json --explain     (beside what people said, with the recall curve)
   densevid caption features/ --model runs/mine/model --dense --out captions
 
+Which events: by default few that follow each other, those the model is confident about. --top N: a story of at most N
+events that hardly overlap, however unsure (fewer where no more fit). --dense: all, overlapping ones too. --segments:
+given spans, of which no confidence is said. One of the three at a time.
+
 Formats: html (the page; --embed puts the video inside), vtt, srt, json (ActivityNet's form and our details), csv,
 chapters (ffmpeg's metadata and lines for a YouTube description), mp4 (with a subtitle track, or --burn; --web).
 Features and events are kept in a cache (DENSEVID_CACHE, or densevid in the user's cache folder, at most
 DENSEVID_CACHE_BYTES), so a second run is fast and a run that was stopped goes on where it was.
 `--progress jsonl` writes {"stage": "decode|features|events|sentences|files", "done": 0..1}, one a line, to stderr.
 
-Exit code: 0 every video is captioned; 2 some cannot be (one line each on stderr, the others are); 130 interrupted.
+Exit code: 0 every video is captioned; 2 some video or given span cannot be (a line on stderr, the others are); 130
+interrupted.
 """
 
 from __future__ import annotations
@@ -37,6 +43,7 @@ from densevid.errors import InputError
 if TYPE_CHECKING:
     from densevid.captioning.caption_run import CaptionRun, Outcome
     from densevid.commands.stages import StageBar
+    from densevid.export.terminal_timeline import Look
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,9 +51,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("inputs", nargs="+", metavar="VIDEO|FOLDER|LIST|STORE", help="what to caption")
     parser.add_argument("--out", type=Path, metavar="DIR", help="where files go (default: next to each video)")
     parser.add_argument("--format", default="html,vtt,json", metavar="A,B", help="html,vtt,srt,json,chapters,csv,mp4")
-    parser.add_argument("--top", type=int, metavar="N", help="at most the N best events")
+    parser.add_argument("--top", type=int, metavar="N", help="a story of at most N events that hardly overlap")
     parser.add_argument("--dense", action="store_true", help="every event that is proposed, overlapping ones too")
-    parser.add_argument("--segments", type=Path, metavar="FILE", help="caption these spans and propose nothing")
+    parser.add_argument("--segments", type=Path, metavar="FILE", help="caption these spans, propose nothing")
     parser.add_argument("--model", metavar="NAME|DIR", help="an installed model or a model folder (default: ours)")
     parser.add_argument(
         "--references", action="append", default=[], metavar="FILE", help="what people said, to compare"
@@ -66,23 +73,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Caption everything that is named."""
+    from densevid.export.terminal_timeline import Look
+
     job, refused = _prepared(args)
     for line in job.check():
         _complain(line)
     single = len(job.inputs) == 1 and not refused
+    look = Look.of_stdout()
     with _watch(args.progress, len(job.inputs)) as watch:
         for outcome in job.run(watch):
-            if text := _timeline(outcome) if single else _line(outcome):
+            if text := _timeline(outcome, look) if single else _line(outcome):
                 watch.line(text)
-            if outcome.captioned and outcome.captioned.warning:
-                _complain(f"{outcome.given.file}: {outcome.captioned.warning}")
+            for line in outcome.warnings:
+                _complain(line)
     page = job.write_index() or next((f for f in job.outcomes[-1].files if f.suffix == ".html"), None)
     _tell_files(job, page, single)
     if args.open and page:
         import webbrowser
 
         webbrowser.open(page.resolve().as_uri())
-    failures = [*refused, *(outcome.error for outcome in job.outcomes if outcome.error)]
+    failures = [*refused, *(outcome.failure for outcome in job.outcomes if outcome.failure)]
     for failure in failures:
         _complain(failure)
     return 2 if failures else 0
@@ -99,7 +109,8 @@ def _prepared(args: argparse.Namespace) -> tuple[CaptionRun, list[str]]:
     from densevid.captioning.video_captioner import VideoCaptioner
     from densevid.data.annotations import read_annotations
 
-    formats, choice = chosen_formats(_formats_asked_for(args)), Choice(args.top, args.dense)
+    formats = chosen_formats(_formats_asked_for(args))
+    choice = Choice(args.top, args.dense, None if args.segments is None else ())
     model = find_model(args.model)
     if args.explain:
         import matplotlib  # noqa: F401  # missing: told before the work
@@ -132,17 +143,20 @@ def _watch(kind: str, videos: int) -> StageBar:
     return {"bar": StageBar, "jsonl": StageLines, "none": NoStages}[kind](videos)
 
 
-def _timeline(outcome: Outcome) -> str:
-    """The whole timeline of a single video."""
+def _timeline(outcome: Outcome, look: Look) -> str:
+    """The whole timeline of a single video; of an empty summary also how to see more."""
+    from densevid.captioning.chosen_events import Choice
     from densevid.export.chapters import clock
     from densevid.export.subtitles import printable
-    from densevid.export.terminal_timeline import Look, terminal_timeline
+    from densevid.export.terminal_timeline import terminal_timeline
 
     captioned = outcome.captioned
     if captioned is None:
         return ""
     title = f"{printable(captioned.title)}, {clock(captioned.duration)}"
-    return f"{title}\n{terminal_timeline(captioned.events, captioned.duration, Look.of_stdout())}"
+    lines = terminal_timeline(captioned.events, captioned.duration, look, confidence=captioned.judged)
+    hint = "" if captioned.events or captioned.chosen != Choice().text else "; --top 3 shows the best all the same"
+    return f"{title}\n{lines}{hint}"
 
 
 def _line(outcome: Outcome) -> str:

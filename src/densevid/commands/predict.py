@@ -1,8 +1,9 @@
 """Caption every video of a feature folder or store and write ActivityNet's submission form, in selection order.
 
 With --summary only the few events that tell a video to a person, one after another in order of time, each with its
-confidence as its score; where the model is sure of nothing there is no event. --top N: N events, sure or not. A video
-longer than the model's window is read in overlapping windows (--set inference.read=first-window reads no more).
+confidence as its score; where the model is sure of nothing there is no event. --top N: a story of at most N events that
+hardly overlap, sure or not. A video longer than the model's window is read in overlapping windows (--set
+inference.read=first-window reads no more).
 
 Features may be the release's two files a video, one .npy a video, one HDF5 file, or densevid's own store. A video whose
 features cannot be used is left out and named at the end, with exit code 2; the others are written all the same, and so
@@ -12,7 +13,7 @@ are those that are finished when the command is interrupted.
       --out predictions.json
   densevid predict --model RUN/model --features store --segments val_1.json --out captions.json
   densevid predict --model RUN/model --features store --summary --out summaries.json
-  densevid predict --model RUN/model --features store --top 5 --out five-events-each.json
+  densevid predict --model RUN/model --features store --top 5 --out at-most-five-each.json
   densevid predict --model RUN/model --features store --set inference.beam=3 --set inference.no_repeat=2 --out beam.json
 """
 
@@ -45,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--segments", type=Path, metavar="REFERENCES", help="caption these segments, propose nothing")
     parser.add_argument("--summary", action="store_true", help="only the few events that tell a video to a person")
-    parser.add_argument("--top", type=int, metavar="N", help="a summary of N events, however unsure they are")
+    parser.add_argument("--top", type=int, metavar="N", help="a story of at most N events that hardly overlap")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="as inference.beam=3")
     parser.add_argument("--device", default=None, help="cpu, cuda, cuda:1, ... (default: cuda where there is one)")
     parser.add_argument(

@@ -13,7 +13,7 @@ from itertools import zip_longest
 from densevid.events import Event
 from densevid.export.subtitles import printable
 
-YOUTUBE_SHORTEST = 10.0  # seconds; YouTube ignores all chapters if one is shorter
+YOUTUBE_SHORTEST = 10.0  # seconds; YouTube ignores all chapters if one is shorter, or if there are fewer than three
 OPENING = "Opening"  # YouTube wants a chapter at 0:00
 
 
@@ -29,14 +29,19 @@ def ffmpeg_metadata(events: Sequence[Event], *, title: str = "") -> str:
 
 
 def youtube_chapters(events: Sequence[Event], duration: float) -> str:
-    """Lines for a description; events too close to another for YouTube are left out, and 0:00 is always there."""
-    chapters = _spaced([event for event in _following(events) if event.start + YOUTUBE_SHORTEST <= duration])
-    rows = [(event.start, _title(event.sentence)) for event in chapters]
+    """Lines for a description: the first at 0:00, and events too close to it, another or the end left out.
+
+    A first event within YouTube's shortest chapter begins at 0:00, a later one has an opening before it. Where no event
+    is left there is no line.
+    """
+    rows = [(event.start, _title(event.sentence)) for event in _following(events)]
     if rows and rows[0][0] < YOUTUBE_SHORTEST:
         rows[0] = (0.0, rows[0][1])
-    else:
+    elif rows:
         rows.insert(0, (0.0, OPENING))
-    hours = duration >= 3600
+    rows, hours = _spaced(rows, duration), duration >= 3600
+    if rows == [(0.0, OPENING)]:
+        return ""
     return "".join(f"{clock(start, hours=hours)} {title}\n" for start, title in rows)
 
 
@@ -54,11 +59,12 @@ def _following(events: Iterable[Event]) -> list[Event]:
     return [event for n, event in enumerate(longest) if n == 0 or event.start - longest[n - 1].start >= 0.001]
 
 
-def _spaced(chapters: Sequence[Event]) -> list[Event]:
-    kept: list[Event] = []
-    for event in chapters:
-        if not kept or event.start - kept[-1].start >= YOUTUBE_SHORTEST:
-            kept.append(event)
+def _spaced(rows: Sequence[tuple[float, str]], duration: float) -> list[tuple[float, str]]:
+    """The first, and what begins long enough after the one before and before the end."""
+    kept = list(rows[:1])
+    for start, title in rows[1:]:
+        if kept[-1][0] + YOUTUBE_SHORTEST <= start <= duration - YOUTUBE_SHORTEST:
+            kept.append((start, title))
     return kept
 
 

@@ -44,19 +44,20 @@ class TimedMask:
 class ShownEvent:
     """An event as the page shows it.
 
-    `mask` is the event mask (None: none is shown), `thumbnail` a JPEG, `group` the name of the lanes it lies in;
-    without one, references stand under "Reference" and all others under "Predicted".
+    `confidence` is None where nobody was asked for one, as of given spans. `mask` is the event mask (None: none is
+    shown), `thumbnail` a JPEG, `group` the name of the lanes it lies in; without one, references stand under
+    "Reference" and all others under "Predicted".
     """
 
     event: Event
-    confidence: float = 1.0
+    confidence: float | None = 1.0
     mask: TimedMask | None = None
     thumbnail: bytes | None = None
     reference: bool = False
     group: str = ""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.confidence <= 1:
+        if self.confidence is not None and not 0 <= self.confidence <= 1:
             raise InputError(f"the confidence of an event must be between 0 and 1, got {self.confidence}")
 
     @property

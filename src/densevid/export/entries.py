@@ -16,7 +16,10 @@ MASK_POINTS = 240  # more than a lane has pixels for, few enough for hundreds of
 def event_list(document: TimelineDocument, layout: Layout) -> str:
     """All events in the order of the layout; a video without any says so."""
     if not document.events:
-        return '<p class="empty">No event was found in this video with enough confidence to be shown.</p>'
+        return (
+            '<p class="empty">No event was found in this video with enough confidence to be shown. '
+            "<code>densevid caption VIDEO --top 3</code> shows the best all the same.</p>"
+        )
     items = "\n".join(_item(document.events[index], layout, index, document.clock_digits) for index in layout.order)
     return f'<ol class="list">\n{items}\n</ol>'
 
@@ -46,7 +49,8 @@ def _item(shown: ShownEvent, layout: Layout, index: int, digits: int) -> str:
         "group-name": layout.groups[group],
         "lane": layout.lane[index],
         "hue": layout.hue[index],
-        "confidence": "" if shown.reference else f"{shown.confidence:.3f}",
+        "reference": "yes" if shown.reference else "",
+        "confidence": "" if shown.reference or shown.confidence is None else f"{shown.confidence:.3f}",
         **_mask_data(shown.mask),
     }
     attributes = " ".join(f'data-{name}="{escaped(str(value))}"' for name, value in data.items() if value != "")
@@ -68,6 +72,8 @@ def _mask_data(mask: TimedMask | None) -> dict[str, str]:
 def _badge(shown: ShownEvent) -> str:
     if shown.reference:
         return '<span class="badge">reference</span>'
+    if shown.confidence is None:
+        return ""
     percent = round(100 * shown.confidence)
     return (
         f'<span class="score"><meter min="0" max="100" value="{percent}" aria-hidden="true"></meter>'

@@ -13,26 +13,38 @@ FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet would ca
 
 
 def submission(
-    events: Mapping[str, Sequence[Event]], *, details: Mapping[str, Any], provenance: Mapping[str, Any]
+    events: Mapping[str, Sequence[Event]],
+    *,
+    details: Mapping[str, Any],
+    provenance: Mapping[str, Any],
+    judged: bool = True,
 ) -> dict[str, Any]:
-    """ActivityNet's form; `details` has one entry per video (file, duration, how its events were chosen, ...)."""
+    """ActivityNet's form; `details` has one entry per video (file, duration, how its events were chosen, ...).
+
+    Spans that were given are not `judged`: their rows have no score, as that of a model's own events is a confidence.
+    """
     return {
         "version": "VERSION 1.0",
-        "results": {video: [event.as_row() for event in rows] for video, rows in events.items()},
+        "results": {video: [_row(event, judged) for event in rows] for video, rows in events.items()},
         "external_data": {"used": True, "details": "the image network of the features was trained on ImageNet"},
         "details": dict(details),
         "provenance": dict(provenance),
     }
 
 
-def table(events: Sequence[Event]) -> str:
-    """A CSV file: start and end in seconds, confidence, sentence."""
+def table(events: Sequence[Event], *, judged: bool = True) -> str:
+    """A CSV file: start and end in seconds, confidence (empty where nothing was judged), sentence."""
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\r\n")
     rows.writerow(["start", "end", "confidence", "sentence"])
     for event in events:
-        rows.writerow([f"{event.start:.3f}", f"{event.end:.3f}", f"{event.score:.4f}", _cell(event.sentence)])
+        confidence = f"{event.score:.4f}" if judged else ""
+        rows.writerow([f"{event.start:.3f}", f"{event.end:.3f}", confidence, _cell(event.sentence)])
     return text.getvalue()
+
+
+def _row(event: Event, judged: bool) -> dict[str, Any]:
+    return {name: value for name, value in event.as_row().items() if judged or name != "proposal_score"}
 
 
 def _cell(sentence: str) -> str:

@@ -34,18 +34,21 @@ class Look:
     dash: str = "–"
     edges: tuple[str, str] = ("│", "│")
     colours: tuple[int, ...] = ()
+    encoding: str = "utf-8"
 
     @classmethod
     def of_stdout(cls) -> Look:
-        """As wide as the terminal within reason; ASCII alone where it cannot do better."""
+        """As wide as the terminal within reason; ASCII alone where it cannot do better.
+
+        To be asked before a bar is shown: while it is, something stands in for stdout that has no encoding.
+        """
         width = min(WIDEST, max(NARROWEST, shutil.get_terminal_size((100, 24)).columns))
         plain = not sys.stdout.isatty() or "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb"
         colours = () if plain else COLOURS
-        try:
-            "█▒·–│".encode(sys.stdout.encoding or "ascii")
-        except (UnicodeEncodeError, LookupError):
-            return cls(width, PARTS_ASCII, "-", ("|", "|"), colours)
-        return cls(width, colours=colours)
+        encoding = sys.stdout.encoding or "ascii"
+        if not _can_say("█▒·–│", encoding):
+            return cls(width, PARTS_ASCII, "-", ("|", "|"), colours, encoding)
+        return cls(width, colours=colours, encoding=encoding)
 
     def painted(self, text: str, number: int) -> str:
         """Text in the colour of an event, if there are colours."""
@@ -55,21 +58,30 @@ class Look:
         """Text that stands back."""
         return f"\x1b[2m{text}\x1b[0m" if self.colours else text
 
+    def shown(self, sentence: str) -> str:
+        """A sentence on one line, in letters that there are."""
+        text = printable(sentence)
+        return text if _can_say(text, self.encoding) else text.encode("ascii", "replace").decode()
 
-def terminal_timeline(events: Sequence[Event], duration: float, look: Look | None = None) -> str:
-    """One line per event, longer sentences wrapped under themselves."""
+
+def terminal_timeline(
+    events: Sequence[Event], duration: float, look: Look | None = None, *, confidence: bool = True
+) -> str:
+    """One line per event, longer sentences wrapped under themselves; given spans have no `confidence`."""
     look = look or Look()
     if not events:
         return f"  {NOTHING}"
     times = [f"{_time(e.start, duration)}{look.dash}{_time(e.end, duration)}" for e in events]
     widest = max(map(len, times))
-    indent = 2 + widest + 1 + BAR + 2 + 5 + 2
+    indent = 2 + widest + 1 + BAR + 2 + (5 if confidence else 0) + 2
+    until = max([duration, *(event.end for event in events)])
     lines: list[str] = []
     for number, (event, time) in enumerate(zip(events, times, strict=True)):
-        bar = look.painted(_bar(event, duration, look), number)
+        bar = look.painted(_bar(event, until, look), number)
         bar = f"{look.quiet(look.edges[0])}{bar}{look.quiet(look.edges[1])}"
-        wrapped = textwrap.wrap(_shown(event.sentence), max(20, look.width - indent)) or [""]
-        lines.append(f"  {time:>{widest}} {bar} {look.quiet(f'{event.score:4.0%}')}  {wrapped[0]}")
+        sure = f" {look.quiet(f'{event.score:4.0%}')}" if confidence else ""
+        wrapped = textwrap.wrap(look.shown(event.sentence), max(20, look.width - indent)) or [""]
+        lines.append(f"  {time:>{widest}} {bar}{sure}  {wrapped[0]}")
         lines += [" " * indent + more for more in wrapped[1:]]
     return "\n".join(lines)
 
@@ -79,17 +91,16 @@ def _time(seconds: float, duration: float) -> str:
     return clock_text(seconds, 1) if duration < 60 else clock(seconds, hours=duration >= 3600)
 
 
-def _bar(event: Event, duration: float, look: Look) -> str:
-    """Where the event lies: each cell shows how much of its stretch of the video the event covers."""
-    cell = max(duration, event.end) / BAR
+def _bar(event: Event, until: float, look: Look) -> str:
+    """Where the event lies: each cell shows how much of its stretch of the time `until` then the event covers."""
+    cell = until / BAR
     cover = [max(0.0, min(event.end, (n + 1) * cell) - max(event.start, n * cell)) / cell for n in range(BAR)]
     return "".join(look.parts[0 if part == 0 else 1 if part < 0.25 else 2 if part < 0.75 else 3] for part in cover)
 
 
-def _shown(sentence: str) -> str:
-    text = printable(sentence)
+def _can_say(text: str, encoding: str) -> bool:
     try:
-        text.encode(sys.stdout.encoding or "utf-8")
+        text.encode(encoding)
     except (UnicodeEncodeError, LookupError):
-        text = text.encode("ascii", "replace").decode()
-    return text
+        return False
+    return True

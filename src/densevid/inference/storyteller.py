@@ -35,8 +35,8 @@ Judge = Callable[[Selection, ReadVideos], Selection]
 class Storyteller:
     """Tells videos with a captioner: everything it finds, or with `summary` rules the few events for a person.
 
-    Events of a summary stand in order of time, and their score is their confidence: the calibrated one where there is
-    a calibration.
+    Events of a summary stand in order of time. With a calibration the score of every event is its calibrated
+    confidence, the same in a summary and in the dense list; without one the dense list is as a benchmark has it.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Storyteller:
         return map(self.finish, self.told(tracks))
 
     def told(self, tracks: Iterable[Track]) -> Iterator[CaptionedVideo]:
-        """The same in steps, as it was said; in a summary the scores are the confidences before anything was said."""
+        """The same in steps, as it was said; calibrated scores are the confidences before anything was said."""
         for long, group in groupby(tracks, key=self.is_long):
             tell = self._long if long else self._short
             yield from tell(group)
@@ -64,7 +64,7 @@ class Storyteller:
     @property
     def stirs(self) -> bool:
         """Whether the confidence asks how much videos stir."""
-        return self.summary is not None and self.calibration is not None and self.calibration.stirs
+        return self.calibration is not None and self.calibration.stirs
 
     def is_long(self, track: Track) -> bool:
         """Whether a video is read in more than one window."""
@@ -72,26 +72,25 @@ class Storyteller:
 
     def finish(self, told: CaptionedVideo) -> list[Event]:
         """Events in seconds; in a summary those that are still sure enough after they were captioned, in time order."""
-        if self.summary is None:
-            return told.events()
-        confidence_P = torch.from_numpy(told.score_P)
         if self.calibration is not None:
-            columns = event_columns(confidence_P, torch.from_numpy(told.log_probability_P))
-            confidence_P = self.calibration.event(columns)
-        events = replace(told, score_P=confidence_P.numpy()).events()
-        return sorted(
-            (event for event in events if event.score > self.summary.least), key=lambda event: (event.start, event.end)
-        )
+            columns = event_columns(torch.from_numpy(told.score_P), torch.from_numpy(told.log_probability_P))
+            told = replace(told, score_P=self.calibration.event(columns).numpy())
+        events = told.events()
+        if self.summary is None:
+            return events
+        least = self.summary.least
+        return sorted((event for event in events if event.score > least), key=lambda event: (event.start, event.end))
 
     def judged(self, selection: Selection, read: ReadVideos) -> Selection:
-        """For a summary scores become confidences; what no anchor proposed was only put in to have anything at all."""
-        if self.summary is None:
-            return selection
-        kept_BK = selection.kept_BK & (selection.anchor_BK != WHOLE_VIDEO)
+        """Scores become confidences; what no anchor proposed was only put in to have anything at all: a summary does
+        without it, and its confidence is none.
+        """
+        proposed_BK = selection.anchor_BK != WHOLE_VIDEO
+        proposed = replace(selection, kept_BK=selection.kept_BK & proposed_BK)
         score_BK = selection.score_BK
         if self.calibration is not None:
-            score_BK = self.calibration.proposal(proposal_columns(replace(selection, kept_BK=kept_BK), read))
-        return replace(selection, kept_BK=kept_BK, score_BK=score_BK)
+            score_BK = self.calibration.proposal(proposal_columns(proposed, read)).where(proposed_BK, 0)
+        return replace(selection if self.summary is None else proposed, score_BK=score_BK)
 
     def _short(self, tracks: Iterable[Track]) -> Iterator[CaptionedVideo]:
         def choose_some(found: Selection, read: ReadVideos) -> Selection:

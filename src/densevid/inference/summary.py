@@ -20,7 +20,7 @@ class SummaryRules:
     """How many events a summary has, how sure each must be, how much two may share.
 
     Two events share at most `overlap` of their mean length. A video has at most `most` events for every `steps_each`
-    steps it is long (at least `most`); a `top` asks for so many instead, however unsure they are.
+    steps it is long (at least `most`); a `top` asks for at most so many instead, however unsure they are.
     """
 
     most: int = 10

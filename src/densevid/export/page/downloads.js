@@ -22,7 +22,7 @@ function submission() {
   const rows = events.map((event) => ({
     sentence: event.sentence,
     timestamp: [event.start, event.end],
-    proposal_score: event.confidence ?? 1,
+    proposal_score: event.confidence ?? (event.reference ? 1 : undefined),
     group: event.groupName,
   }));
   const external = { used: false, details: "" };

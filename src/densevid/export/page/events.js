@@ -14,7 +14,8 @@ const events = [...document.querySelectorAll(".list > li")].map((item, place) =>
   groupName: item.dataset.groupName,
   lane: Number(item.dataset.lane),
   hue: item.dataset.hue,
-  confidence: item.dataset.confidence === undefined ? null : Number(item.dataset.confidence),
+  reference: item.dataset.reference !== undefined,
+  confidence: item.dataset.confidence === undefined ? null : Number(item.dataset.confidence), // given spans have none
   mask: Uint8Array.from(atob(item.dataset.mask ?? ""), (letter) => letter.charCodeAt(0)),
   maskStart: Number(item.dataset.maskStart ?? 0),
   maskEnd: Number(item.dataset.maskEnd ?? SECONDS),
@@ -41,7 +42,11 @@ function clockText(seconds, digits = 0) {
 }
 
 const spanText = (event) => `${clockText(event.start, DIGITS)}–${clockText(event.end, DIGITS)}`;
-const scoreText = (event) => (event.confidence === null ? "reference" : `${Math.round(100 * event.confidence)}%`);
+
+function scoreText(event) {
+  if (event.reference) return "reference";
+  return event.confidence === null ? "" : `${Math.round(100 * event.confidence)}%`;
+}
 
 // An area curve of a mask, as a path in a box 100 high, where `place` says how far right a moment lies.
 function maskPath({ mask, maskStart, maskEnd }, place) {

@@ -8,7 +8,7 @@ const now = find(".now");
 function eventAt(seconds) {
   const here = events.filter((event) => event.start <= seconds + 1e-3 && seconds < event.end);
   if (here.includes(chosen)) return chosen;
-  const rank = (a, b) => (a.confidence === null) - (b.confidence === null) || b.start - a.start || a.end - b.end;
+  const rank = (a, b) => a.reference - b.reference || b.start - a.start || a.end - b.end;
   return here.sort(rank)[0] ?? null;
 }
 
@@ -67,7 +67,7 @@ function showNow(event) {
   now.classList.toggle("idle", !event);
   const next = event ? null : events.find((other) => other.start > player.time);
   const ahead = next ? `Next event at ${clockText(next.start, DIGITS)}` : "";
-  find(".now-time").textContent = event ? `${spanText(event)} · ${scoreText(event)}` : ahead;
+  find(".now-time").textContent = event ? [spanText(event), scoreText(event)].filter(Boolean).join(" · ") : ahead;
   find(".now-sentence").textContent = event ? event.sentence : "Nothing is described at this moment.";
 }
 

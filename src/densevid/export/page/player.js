@@ -74,7 +74,7 @@ function embeddedVideo(block) {
 // The player's own captions button: cues need no file and no request.
 function addCaptions() {
   const track = video.addTextTrack("captions", "densevid", "en");
-  for (const event of events.filter((one) => one.confidence !== null)) {
+  for (const event of events.filter((one) => !one.reference)) {
     track.addCue(new VTTCue(event.start, event.end, plainCue(event.sentence)));
   }
   track.mode = "hidden";
