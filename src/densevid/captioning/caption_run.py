@@ -133,7 +133,7 @@ class CaptionRun:
         """What the model saw in a video file and, where people said something about it, how much of that it found."""
         if not self.wishes.explain or captioned.file is None:
             return ()
-        figures = self.captioner.explained(captioned.file)
+        figures = self.captioner.explained(captioned)
         if not references:
             return figures
         everything = self.captioner.caption_file(captioned.file, captioned.name, Choice(dense=True))

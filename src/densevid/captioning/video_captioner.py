@@ -101,12 +101,16 @@ class VideoCaptioner:
         watch("features", 1.0)
         return cached
 
-    def explained(self, path: Path) -> tuple[Figure, ...]:
-        """Figures of what the model saw in a video file: masks, and where words looked."""
-        from densevid.export.plots import explanation_figures
+    def explained(self, captioned: VideoCaptions) -> tuple[Figure, ...]:
+        """Figures of what the model saw in a video file where it found the events: masks, and where words looked."""
+        from densevid.export.explanation_plots import explanation_figures
         from densevid.inference.explain import explain
+        from densevid.inference.shown_proposals import Sought
 
-        return explanation_figures(explain(self.loaded, self.track(path).track))
+        assert captioned.file is not None
+        found = zip(captioned.origins, captioned.events, strict=True)
+        told = [Sought(first, anchor, event) for (first, anchor), event in found]
+        return explanation_figures(explain(self.loaded, self.track(captioned.file).track, told))
 
     def check(self, source: FeatureSource) -> str | None:
         """Raise unless the model can read this source; a line of warning if that cannot be known."""
@@ -187,6 +191,7 @@ class VideoCaptioner:
             model_key=self.model_key,
             warning=found.warning,
             content=content,
+            origins=found.chosen.origins,
         )
 
 

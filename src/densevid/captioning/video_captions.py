@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Any
 
-from densevid.captioning.chosen_events import ChosenEvents
+from densevid.captioning.chosen_events import ChosenEvents, Origin
 from densevid.events import Event
 from densevid.export.document import TimedMask
 from densevid.video.inputs import VIDEO_SUFFIXES
@@ -17,7 +17,8 @@ class VideoCaptions:
     """A video with its events; `file` is None where features were captioned, `warning` what could not be read.
 
     `name` is its id, the key of an event file, `title` what people call it.
-    `masks` are the event masks, one an event (None where there are too many), or nothing. `content` is the hash of the
+    `masks` are the event masks, one an event (None where there are too many), or nothing; `origins` say where in the
+    model the events were found. `content` is the hash of the
     file, `model_key` that of the model and of the program.
     """
 
@@ -32,6 +33,7 @@ class VideoCaptions:
     model_key: str
     warning: str | None = None
     content: str | None = None
+    origins: tuple[Origin, ...] = ()
 
     def called(self, title: str) -> VideoCaptions:
         """The same under another title, and the id that a file of that name has."""
@@ -55,7 +57,7 @@ class FoundEvents:
         try:
             if plain is None:
                 return None
-            chosen = ChosenEvents.of_plain(plain["events"], plain["masks"])
+            chosen = ChosenEvents.of_plain(plain["events"], plain["masks"], plain["origins"])
             return cls(float(plain["duration"]), plain["warning"], chosen)
         except (KeyError, TypeError, ValueError):
             return None
