@@ -38,7 +38,8 @@ def masks_figure(explanation: Explanation) -> Figure:
     drawing, axes = empty_drawing(6.6, height * len(proposals) + 0.5, rows=len(proposals), sharex=together)
     for axis, proposal in zip(axes[:, 0], proposals, strict=True):
         _draw_mask(axis, proposal)
-    axes[0, 0].legend(loc="upper right", ncols=3, frameon=False, fontsize=8)
+    named = {name: line for axis in axes[:, 0] for line, name in zip(*axis.get_legend_handles_labels(), strict=True)}
+    axes[0, 0].legend(named.values(), named.keys(), loc="upper right", ncols=3, frameon=False, fontsize=8)
     axes[-1, 0].set_xlabel("seconds")
     sure = "the surest of the timeline" if explanation.of_timeline else "the best proposals"
     description = (

@@ -62,7 +62,7 @@ class Candidates:
         new_P = (temporal_iou(self.interval_P2, shown_S2) <= DIFFERENT).all(dim=1) & (self.score_P < UNSURE)
         others = self.at(new_P)
         low_L = _different(others.interval_P2, -others.score_P)
-        low = others.at(low_L[: max(2 * each, math.ceil(LOW_END * len(low_L)))])
+        low = others.at(low_L[: max(each, math.ceil(LOW_END * len(low_L)))])
         in_time_L = low.interval_P2.mean(dim=1).argsort(stable=True)
         spread_U = torch.linspace(0, max(0, len(in_time_L) - 1), each).round().long().unique()
         spread = low.at(in_time_L[spread_U.to(in_time_L.device)] if len(in_time_L) else in_time_L)
