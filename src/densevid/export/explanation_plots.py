@@ -41,13 +41,11 @@ def masks_figure(explanation: Explanation) -> Figure:
     named = {name: line for axis in axes[:, 0] for line, name in zip(*axis.get_legend_handles_labels(), strict=True)}
     axes[0, 0].legend(named.values(), named.keys(), loc="upper right", ncols=3, frameon=False, fontsize=8)
     axes[-1, 0].set_xlabel("seconds")
-    sure = "the surest of the timeline" if explanation.of_timeline else "the best proposals"
-    description = (
-        f"Event masks of {sure} ({_labels(explanation.confident)}) and of unsure proposals "
-        f"({_labels(explanation.unconfident)})."
-    )
+    sure = "The surest events of the timeline" if explanation.of_timeline else "The best proposals"
+    sure_labels, unsure_labels = _labels(explanation.confident), _labels(explanation.unconfident)
+    description = f"{sure} ({sure_labels}), and unsure proposals ({unsure_labels})."
     if any(proposal.gate is not None for proposal in proposals):
-        description += " The gate mixes them: the nearer to 1, the more the final mask is the window; "
+        description += " The nearer the gate is to 1, the more the final mask is the window; "
         description += "the nearer to 0, the more it is the learned mask."
     description += "" if together else " Each over the stretch of the video that the model read at once to find it."
     return finished(*_titled(drawing, explanation, "masks", "Event masks."), description)
