@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import csv
+import html
 import json
 import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -391,6 +393,32 @@ def test_where_there_is_nothing_to_explain_a_line_says_so(tmp_path, capsys) -> N
     assert main(["caption", str(short), "--explain", "--format", "html"]) == 0
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and "short.mp4: there is nothing to explain" in said
+
+
+def described(page: Path, figure: str) -> str:
+    """What a page says of a figure."""
+    return html.unescape(page.read_text().split(figure)[1].split("</figcaption>")[0])
+
+
+@pytest.mark.parametrize("asked", [[], ["--top", "3"], ["--dense"]], ids=str)
+def test_explain_shows_the_surest_event_of_the_timeline_by_the_number_of_the_page(video, asked) -> None:
+    assert main(["caption", str(video), *asked, "--explain", "--format", "html,json"]) == 0
+    surest = max(read_events(video.parent / "clip.densevid.json")["clip"], key=lambda event: event.score)
+    percent = f"{round(100 * surest.score)}% sure"
+    said = described(video.parent / "clip.densevid.html", "Where each word looked.")
+    assert said.index(f"“{surest.sentence}”") < said.index(percent), "the first is the surest"
+    assert f"({percent}" in described(video.parent / "clip.densevid.html", "Event masks.")
+
+
+def test_explain_shows_given_spans_and_what_was_found_where_none_is_asked_for(video, tmp_path) -> None:
+    (tmp_path / "spans.txt").write_text("1 3\n2 6\n")
+    assert (
+        main(["caption", str(video), "--segments", str(tmp_path / "spans.txt"), "--explain", "--format", "html"]) == 0
+    )
+    assert "0:01.0–0:03.0, given span" in described(video.parent / "clip.densevid.html", "Where each word looked.")
+    captioner = VideoCaptioner(find_model(), cache=Cache(None))
+    empty = replace(captioner.caption_file(video, "clip", Choice()), events=(), masks=(), origins=())
+    assert "best proposals" in captioner.explained(empty, captioner.track(video).track)[1].title
 
 
 def test_references_stand_beside_what_the_model_says(video, tmp_path, capsys) -> None:

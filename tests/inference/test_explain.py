@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
+from densevid.captioning.chosen_events import Choice, ChosenEvents, chosen_events
 from densevid.checkpoint import LoadedModel
 from densevid.config import Config
 from densevid.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from densevid.errors import InputError
+from densevid.inference.captioner import Captioner
 from densevid.inference.explain import Explanation, explain, watched_attention
+from densevid.inference.shown_proposals import Candidates, Sought
 from densevid.model.layers import MultiHeadAttention
 from densevid.model.masked_transformer import MaskedTransformer
 from densevid.tracks import Clock, FeatureTrack
@@ -126,9 +130,10 @@ def test_a_longer_video_is_explained_wherever_its_surest_events_are() -> None:
     for proposal in found.proposals:
         assert proposal.edges[0] <= proposal.event.start < proposal.event.end <= proposal.edges[-1] <= 60.0
         first = round(proposal.edges[0] / 0.5)
-        alone = FeatureTrack(long.values[first : first + 24], long.clock, long.streams)
-        same = [o for o in explain(loaded, alone, each=200).proposals if np.allclose(o.window_T, proposal.window_T)]
-        assert any(abs(o.event.score - proposal.event.score) < 1e-5 for o in same), "as its window alone has it"
+        alone = Captioner(loaded).caption(FeatureTrack(long.values[first : first + 24], long.clock, long.streams))
+        rows = np.array([(event.start + first / 2, event.end + first / 2, event.score) for event in alone])
+        own = (proposal.event.start, proposal.event.end, proposal.score)
+        assert np.abs(rows - own).max(axis=1).min() < 1e-4, "as its window alone has it"
     best = explain(loaded, FeatureTrack(long.values[:24], long.clock, long.streams), each=4)
     assert found.confident[0].event.score >= best.confident[0].event.score
 
@@ -147,3 +152,104 @@ def test_times_of_a_longer_video_follow_its_own_clock() -> None:
 def test_models_that_read_one_window_are_explained_in_it() -> None:
     found = explain(loaded_model(compat="released"), track(60))
     assert {tuple(proposal.edges[[0, -1]]) for proposal in found.proposals} == {(0.0, 12.0)}
+
+
+def turned_round(**model: object) -> LoadedModel:
+    """A model whose confidence is the lower the higher the score: what is best by score is not in its timeline."""
+    curves = (
+        {"names": ["logit"], "weights": [-1.0], "bias": 0.0},
+        {"names": ["confidence"], "weights": [1.0], "bias": 0},
+    )
+    table = {"format": {"version": 1}, "proposal": curves[0], "event": curves[1]}
+    return replace(loaded_model(**model), calibration=table)
+
+
+def timeline(loaded: LoadedModel, video: FeatureTrack, choice: Choice) -> tuple[ChosenEvents, list[Sought]]:
+    chosen = chosen_events(loaded, Captioner(loaded), video, choice)
+    pairs = zip(chosen.origins, chosen.events, strict=True)
+    return chosen, [Sought(first, anchor, event) for (first, anchor), event in pairs]
+
+
+@pytest.mark.parametrize("steps", [STEPS, 120], ids=["short", "long"])
+@pytest.mark.parametrize("choice", [Choice(), Choice(top=3), Choice(dense=True)], ids=lambda choice: choice.text)
+def test_the_events_of_the_timeline_are_explained_the_surest_first(choice: Choice, steps: int) -> None:
+    loaded = turned_round()
+    chosen, told = timeline(loaded, track(steps), choice)
+    found = explain(loaded, track(steps), told)
+    assert found.of_timeline and found.confident
+    confidence = [proposal.confidence for proposal in found.confident]
+    assert confidence[0] == max(event.score for event in chosen.events)
+    assert confidence == sorted(confidence, reverse=True)
+    masks = dict(zip(chosen.events, chosen.masks, strict=True))
+    for proposal in found.confident:
+        assert proposal.event.score == proposal.confidence and " ".join(proposal.words) == proposal.event.sentence
+        np.testing.assert_allclose(proposal.mask_T, masks[proposal.event].values, atol=6e-4)
+        assert proposal.edges[[0, -1]] == pytest.approx([masks[proposal.event].start, masks[proposal.event].end])
+    if not choice.dense:
+        ranked = explain(loaded, track(steps))
+        assert found.confident[0].score < ranked.confident[0].score, "by score it would be another"
+
+
+def test_unsure_proposals_are_the_lowest_of_all_that_are_proposed() -> None:
+    loaded = loaded_model()
+    _, told = timeline(loaded, track(), Choice(top=2))
+    found = explain(loaded, track(), told)
+    shown = [(proposal.event.start, proposal.event.end) for proposal in found.confident]
+
+    def alike(one: tuple[float, float], other: tuple[float, float]) -> bool:
+        shared = max(0.0, min(one[1], other[1]) - max(one[0], other[0]))
+        return shared > 0.5 * (one[1] - one[0] + other[1] - other[0] - shared)
+
+    lowest: list[float] = []
+    for event in sorted(Captioner(loaded).caption(track()), key=lambda event: event.score):
+        if event.score < 0.7 and len(lowest) < 2 and not any(alike((event.start, event.end), span) for span in shown):
+            lowest.append(event.score)
+            shown.append((event.start, event.end))
+    assert lowest and [proposal.score for proposal in found.unconfident] == pytest.approx(lowest[::-1], abs=1e-5)
+
+
+def test_of_very_many_unsure_proposals_those_are_shown_that_lie_apart() -> None:
+    start = torch.arange(400.0)
+    kept = Candidates(torch.zeros(400).long(), torch.arange(400), torch.stack((start, start + 1), 1), start % 10 / 20)
+    first, second = kept.least_sure(2, torch.tensor([[0.0, 20.0]])).anchor_P.tolist()
+    assert {first, second} == {0, 390}, "both are among the lowest tenth"
+    assert not len(kept.least_sure(2, kept.interval_P2).anchor_P), "all are shown"
+
+
+def test_what_is_unsure_and_in_the_timeline_has_the_number_of_the_timeline() -> None:
+    loaded = loaded_model()
+    chosen, told = timeline(loaded, track(), Choice(dense=True))
+    unsure = explain(loaded, track(), told).unconfident
+    assert unsure and all(proposal.event in chosen.events and proposal.confidence is not None for proposal in unsure)
+    assert all(proposal.confidence is None for proposal in explain(loaded, track()).proposals)
+
+
+@pytest.mark.parametrize("kind", [{}, {"compat": "released"}], ids=str)
+@pytest.mark.parametrize("steps", [STEPS, 120], ids=["short", "long"])
+def test_given_spans_are_explained_in_the_windows_they_were_read_in(kind: dict[str, object], steps: int) -> None:
+    loaded, spans = loaded_model(**kind), ((1.0, 4.0), (steps / 2 - 3.0, steps / 2 + 2.0))
+    chosen, told = timeline(loaded, track(steps), Choice(segments=spans))
+    found = explain(loaded, track(steps), told)
+    assert [proposal.event for proposal in found.confident] == list(chosen.events)
+    for proposal, (start, end) in zip(found.confident, spans, strict=True):
+        assert proposal.confidence is None and proposal.score is None and proposal.learned_T is None
+        middles = (proposal.edges[1:] + proposal.edges[:-1]) / 2
+        inside = (middles > start) & (middles < end)
+        own = middles < steps / 2
+        if inside.any():  # the release reads the first window alone
+            np.testing.assert_array_equal(proposal.mask_T[own], inside[own])
+
+
+def test_a_video_in_which_nothing_is_proposed_is_explained_as_a_whole() -> None:
+    loaded = loaded_model(kernels=[9])
+    chosen, told = timeline(loaded, track(4), Choice(dense=True))
+    (proposal,) = explain(loaded, track(4), told).proposals
+    assert proposal.event == chosen.events[0] and proposal.mask_T.tolist() == [1.0] * 4 and proposal.score is None
+
+
+def test_words_are_those_of_the_timeline_though_others_would_be_said_now() -> None:
+    loaded = loaded_model()
+    _, told = timeline(loaded, track(), Choice(top=1))
+    event = replace(told[0].event, sentence="his dog walks")
+    (proposal,) = explain(loaded, track(), [replace(told[0], event=event)]).confident
+    assert proposal.words == ("his", "dog", "walks") and proposal.attention_LHWT.shape[2] == 3

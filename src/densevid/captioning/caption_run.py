@@ -158,7 +158,7 @@ class CaptionRun:
         """What the model saw in a video and, where people said something about it, how much of that it found."""
         if not self.wishes.explain:
             return ()
-        figures = self.captioner.explained(self._track(given))
+        figures = self.captioner.explained(captioned, self._track(given))
         if not references:
             return figures
         everything = self._told(given, Choice(dense=True))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from densevid.tracks import FeatureTrack
 
 Span = tuple[float, float]
-Origin = tuple[int, int]  # the first step of a window, and the number of an anchor in it
+Origin = tuple[int, int]  # the first step of a window, and the number of an anchor in it; see `Sought`
 MOST_MASKS = 100  # a dense list has hundreds of events, and a page with the masks of all would be large
 
 
@@ -62,20 +62,26 @@ class Choice:
 
 @dataclass(frozen=True)
 class ChosenEvents:
-    """Events in the order of time; `masks` has the event mask of each, None where it has none, or nothing at all."""
+    """Events in the order of time; `masks` has the event mask of each, None where it has none, or nothing at all.
+
+    `origins` says where in the model each was found.
+    """
 
     events: tuple[Event, ...]
     masks: tuple[TimedMask | None, ...] = ()
+    origins: tuple[Origin, ...] = ()
 
     @classmethod
-    def of_plain(cls, events: Any, masks: Any) -> ChosenEvents:
+    def of_plain(cls, events: Any, masks: Any, origins: Any) -> ChosenEvents:
         """Back from plain values."""
-        return cls(tuple(Event(*row) for row in events), tuple(map(_mask_of_plain, masks)))
+        places = tuple((int(first), int(anchor)) for first, anchor in origins)
+        return cls(tuple(Event(*row) for row in events), tuple(map(_mask_of_plain, masks)), places)
 
     def as_plain(self) -> dict[str, Any]:
         """Values that JSON can hold."""
         rows = [(event.start, event.end, event.sentence, event.score) for event in self.events]
-        return {"events": rows, "masks": [mask and (mask.start, mask.end, mask.values) for mask in self.masks]}
+        masks = [mask and (mask.start, mask.end, mask.values) for mask in self.masks]
+        return {"events": rows, "masks": masks, "origins": self.origins}
 
 
 def beyond_text(spans: Sequence[Span], duration: float) -> str:
@@ -90,9 +96,7 @@ def chosen_events(
 ) -> ChosenEvents:
     """The events of a track, as they were asked for."""
     if choice.segments is not None:
-        from densevid.inference.given_segments import caption_segments
-
-        return ChosenEvents(tuple(caption_segments(captioner, track, choice.segments)))
+        return _given(captioner, track, choice.segments)
     from densevid.inference.calibration import Calibration
     from densevid.inference.storyteller import Storyteller
     from densevid.inference.summary import SummaryRules
@@ -108,7 +112,17 @@ def chosen_events(
     origin = {(event.start, event.end): (first, anchor) for event, first, anchor in found}
     surest = sorted(events, key=lambda event: -event.score)[:MOST_MASKS]
     masks = _masks(loaded, track, {origin[event.start, event.end] for event in surest})
-    return ChosenEvents(tuple(events), tuple(masks.get(origin[event.start, event.end]) for event in events))
+    origins = tuple(origin[event.start, event.end] for event in events)
+    return ChosenEvents(tuple(events), tuple(map(masks.get, origins)), origins)
+
+
+def _given(captioner: Captioner, track: FeatureTrack, segments: tuple[Span, ...]) -> ChosenEvents:
+    """What happens in given spans."""
+    from densevid.inference.given_segments import caption_segments, first_steps
+    from densevid.inference.shown_proposals import GIVEN
+
+    origins = tuple((first, GIVEN) for first in first_steps(captioner, track, segments))
+    return ChosenEvents(tuple(caption_segments(captioner, track, segments)), origins=origins)
 
 
 def _mask_of_plain(plain: Any) -> TimedMask | None:

@@ -112,12 +112,15 @@ class VideoCaptioner:
             track = self.loaded.reduction.apply_to_track(track, self.loaded.recipe)
         return track
 
-    def explained(self, track: FeatureTrack) -> tuple[Figure, ...]:
-        """Figures of what the model saw in a video: masks, and where words looked; none where it proposes nothing."""
-        from densevid.export.plots import explanation_figures
+    def explained(self, captioned: VideoCaptions, track: FeatureTrack) -> tuple[Figure, ...]:
+        """Figures of what the model saw where it found the events: masks, and where words looked; it may be none."""
+        from densevid.export.explanation_plots import explanation_figures
         from densevid.inference.explain import explain
+        from densevid.inference.shown_proposals import Sought
 
-        return explanation_figures(explain(self.loaded, track))
+        found = zip(captioned.origins, captioned.events, strict=True)
+        told = [Sought(first, anchor, event) for (first, anchor), event in found]
+        return explanation_figures(explain(self.loaded, track, told))
 
     def check(self, source: FeatureSource) -> str | None:
         """Raise unless the model can read this source; a line of warning if that cannot be known."""
@@ -202,6 +205,7 @@ class VideoCaptioner:
             content=content,
             judged=choice.segments is None,
             left_out=found.left_out,
+            origins=found.chosen.origins,
         )
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Any
 
-from densevid.captioning.chosen_events import ChosenEvents, Span
+from densevid.captioning.chosen_events import ChosenEvents, Origin, Span
 from densevid.events import Event
 from densevid.export.document import TimedMask
 from densevid.video.inputs import VIDEO_SUFFIXES
@@ -17,9 +17,10 @@ class VideoCaptions:
     """A video with its events; `file` is None where features were captioned, `warning` what could not be read.
 
     `name` is its id, the key of an event file, `title` what people call it.
-    `masks` are the event masks, one an event (None where there are too many), or nothing. `content` is the hash of the
-    file, `model_key` that of the model and of the program. `judged` is False where spans were given: no confidence
-    stands behind the scores of their events. `left_out` are those beyond the end of the video.
+    `masks` are the event masks, one an event (None where there are too many), or nothing; `origins` say where in the
+    model the events were found. `content` is the hash of the file, `model_key` that of the model and of the program.
+    `judged` is False where spans were given: no confidence stands behind the scores of their events. `left_out` are
+    those beyond the end of the video.
     """
 
     name: str
@@ -35,6 +36,7 @@ class VideoCaptions:
     content: str | None = None
     judged: bool = True
     left_out: tuple[Span, ...] = ()
+    origins: tuple[Origin, ...] = ()
 
     def called(self, title: str) -> VideoCaptions:
         """The same under another title, and the id that a file of that name has."""
@@ -64,7 +66,7 @@ class FoundEvents:
         try:
             if plain is None:
                 return None
-            chosen = ChosenEvents.of_plain(plain["events"], plain["masks"])
+            chosen = ChosenEvents.of_plain(plain["events"], plain["masks"], plain["origins"])
             left_out = tuple((float(start), float(end)) for start, end in plain["left_out"])
             return cls(float(plain["duration"]), plain["warning"], chosen, left_out)
         except (KeyError, TypeError, ValueError):

@@ -1,14 +1,14 @@
-"""What the model saw: event masks of sure and unsure proposals, and where each word of their sentences looked.
+"""What the model saw: masks of the timeline's events and of unsure proposals, and where each word of theirs looked.
 
-The network is run as it is for captions; its attention to the memory is watched while it reads its own words again.
-`export/plots.py` draws the result.
+The network is run as it is for captions; its attention to the memory is watched while it reads the words again.
+`export/explanation_plots.py` draws the result.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,19 +18,14 @@ from torch import Tensor, nn
 
 from densevid.checkpoint import LoadedModel
 from densevid.data.vocabulary import EOS, INIT
-from densevid.errors import InputError
 from densevid.events import Event
-from densevid.inference.borders import at_changes
 from densevid.inference.decoding import sentences
-from densevid.inference.rules import rules_of
-from densevid.inference.shown_proposals import Candidates, sure_and_unsure, windows_read
-from densevid.inference.windows import Windows, cut
-from densevid.model.anchors import anchor_intervals
+from densevid.inference.read_window import MaskedEvent, ReadWindow, windows_read
+from densevid.inference.shown_proposals import GIVEN, Candidates, Sought, sure_and_unsure
+from densevid.inference.windows import Windows
 from densevid.model.caption_decoder import SelfAttentionDecoder
-from densevid.model.event_mask import EventMask
 from densevid.model.layers import MultiHeadAttention
-from densevid.model.masked_transformer import EncodedVideo, MaskedTransformer
-from densevid.model.proposal_decoder import PickedProposals, Proposals
+from densevid.model.masked_transformer import MaskedTransformer
 from densevid.tracks import FeatureTrack
 
 Floats = npt.NDArray[np.float64]
@@ -42,6 +37,8 @@ class ExplainedProposal:
 
     `window_T` is where it lies, `learned_T` the mask f_M (None without one), `mask_T` the mask that was applied.
     `attention_LHWT` says per layer and head where the decoder looked when it chose each word W of the sentence.
+    `confidence` is what the timeline says of it (None: it does not show it, or a person gave the span), `score` what
+    chose it among the proposals, `gate` the P_e of its mask; None where no anchor proposed it, or no gate mixes masks.
     """
 
     event: Event
@@ -51,6 +48,9 @@ class ExplainedProposal:
     mask_T: Floats
     words: tuple[str, ...]
     attention_LHWT: Floats
+    confidence: float | None = None
+    score: float | None = None
+    gate: float | None = None
 
     @property
     def entropy_L(self) -> Floats:
@@ -61,10 +61,11 @@ class ExplainedProposal:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Sure and unsure proposals of a video, from wherever in it they are."""
+    """The surest events of the timeline, or the best proposals where it is empty; and unsure proposals of the video."""
 
     confident: tuple[ExplainedProposal, ...]
     unconfident: tuple[ExplainedProposal, ...]
+    of_timeline: bool = False
 
     @property
     def proposals(self) -> tuple[ExplainedProposal, ...]:
@@ -79,68 +80,63 @@ class Explanation:
 
 
 @torch.inference_mode()
-def explain(loaded: LoadedModel, track: FeatureTrack, *, each: int = 2) -> Explanation:
-    """Look inside the model at `each` sure and `each` unsure proposals of a video, each in its window."""
+def explain(loaded: LoadedModel, track: FeatureTrack, told: Sequence[Sought] = (), *, each: int = 2) -> Explanation:
+    """Look inside the model at the `each` surest events `told` of a video, and at `each` unsure proposals.
+
+    Each is looked at in its window. Where nothing is told of the video, the best proposals are looked at.
+    """
     loaded.model.eval()
     windows = windows_read(loaded, track)
-    sure, unsure = sure_and_unsure([_best(loaded, track, windows, number) for number in range(len(windows))], each)
-    shown: dict[tuple[int, int], ExplainedProposal] = {}
-    for number in sorted({number for number, _ in sure + unsure}):
-        anchors = [anchor for other, anchor in sure + unsure if other == number]
-        first = float(track.seconds(windows.starts[number]))
-        explained = _explained(loaded, windows.part(track, number), anchors, first)
-        shown |= zip([(number, anchor) for anchor in anchors], explained, strict=True)
-    return Explanation(tuple(map(shown.__getitem__, sure)), tuple(map(shown.__getitem__, unsure)))
+    kept = Candidates.joined([ReadWindow.of(loaded, track, windows, first).kept() for first in windows.starts])
+    spans = [(found.event.start, found.event.end) for found in told if found.event]
+    told_S2 = torch.from_numpy(track.clock.steps(np.array(spans).reshape(-1, 2))).to(kept.interval_P2)
+    sure, unsure = sure_and_unsure(kept, told, told_S2, each)
+    explained = _looked_at(loaded, track, windows, [*sure, *unsure])
+    return Explanation(tuple(explained[: len(sure)]), tuple(explained[len(sure) :]), of_timeline=bool(told))
 
 
 @torch.inference_mode()
-def masks_of_anchors(loaded: LoadedModel, track: FeatureTrack, anchors: Sequence[int]) -> Floats:
+def masks_of_anchors(loaded: LoadedModel, part: FeatureTrack, anchors: Sequence[int]) -> Floats:
     """The masks under which the events of anchors of one window are captioned, P x T; an anchor of -1 is all of it."""
     loaded.model.eval()
-    _, proposals = _proposed(loaded, track)
-    if not len(proposals.anchors_A2):
-        return np.ones((len(anchors), len(track)))
-    anchor_P = torch.tensor(anchors, dtype=torch.long, device=proposals.logits_BA.device)
-    _, masks = _masked(loaded, track, proposals, anchor_P.clamp(min=0))
-    return _array(torch.where(anchor_P[:, None] < 0, 1.0, masks.mask_PT))[:, : len(track)]
+    return _array(ReadWindow.of(loaded, part, Windows((0,), len(part), len(part)), 0).masks_of(anchors))
 
 
-def _proposed(loaded: LoadedModel, part: FeatureTrack) -> tuple[EncodedVideo, Proposals]:
-    """What the network makes of one window."""
-    model, config, steps = loaded.model, loaded.config, len(part)
-    with np.errstate(over="ignore"):
-        values = np.asarray(part.values, dtype=np.float32)
-    if not np.isfinite(values).all():
-        raise InputError("its features hold NaN, infinity or numbers too large for float32")
-    values = np.pad(values, ((0, rules_of(config).steps_read(steps) - steps), (0, 0)))
-    features_1TF = torch.from_numpy(values)[None].to(model.device)
-    valid_1T = torch.ones(features_1TF.shape[:2], dtype=torch.bool, device=model.device)
-    video, own_1 = model.encode(features_1TF, valid_1T), torch.tensor([steps], device=model.device)
-    return video, at_changes(model.propose(video), features_1TF, own_1, config.inference)
+def _looked_at(
+    loaded: LoadedModel, track: FeatureTrack, windows: Windows, sought: Sequence[Sought]
+) -> list[ExplainedProposal]:
+    """Each in the window it was found in, in their order; a window is read once for all of its own."""
+    shown: dict[int, ExplainedProposal] = {}
+    for first in sorted({found.first for found in sought}):
+        places = [place for place, found in enumerate(sought) if found.first == first]
+        window = ReadWindow.of(loaded, track, windows, first)
+        shown |= zip(places, _explained(window, [sought[place] for place in places]), strict=True)
+    return [shown[place] for place in range(len(sought))]
 
 
-def _best(loaded: LoadedModel, track: FeatureTrack, windows: Windows, number: int) -> Candidates:
-    """The proposals of one window that lie inside it and are not cut by its borders."""
-    part, first = windows.part(track, number), windows.starts[number]
-    _, proposals = _proposed(loaded, part)
-    intervals_A2 = proposals.intervals_BA2[0].clamp(0, windows.size)
-    inside_A = anchor_intervals(proposals.anchors_A2)[:, 1] <= windows.size + 1e-3
-    whole_A = ~cut(replace(windows, starts=(first,)), intervals_A2[None] + first)[0]
-    usable_A = inside_A & whole_A & (intervals_A2[:, 1] - intervals_A2[:, 0] > 1e-3)
-    anchor_P = usable_A.nonzero()[:, 0]
-    window_P, score_P = torch.full_like(anchor_P, number), proposals.scores_BA[0, anchor_P]
-    return Candidates(window_P, anchor_P, intervals_A2[anchor_P] + first, score_P).different()
-
-
-def _words_and_attention(loaded: LoadedModel, video: EncodedVideo, mask_PT: Tensor) -> tuple[Tensor, Tensor]:
-    """The words of each event, P x W, and what the decoder looked at for each, P x L x H x W x T."""
-    model = loaded.model
+def _words_and_attention(
+    window: ReadWindow, sought: Sequence[Sought], mask_PT: Tensor
+) -> tuple[list[list[int]], Tensor]:
+    """The words of each event, up to `<eos>`, and what the decoder looked at for each, P x L x H x W x T."""
+    loaded, model = window.loaded, window.loaded.model
+    video = window.video.select(torch.zeros(len(mask_PT), dtype=torch.long, device=mask_PT.device))
     told = sentences(model, model.begin_caption(video, mask_PT), len(mask_PT), loaded.config.inference)
-    words_PW = told.words_PL
+    said = [_said(loaded, words, found) for words, found in zip(told.words_PL.tolist(), sought, strict=True)]
+    longest = 1 + max(map(len, said))
+    words_PW = torch.tensor([words + [EOS] * (longest - len(words)) for words in said], device=mask_PT.device)
     before_PW = torch.cat((torch.full_like(words_PW[:, :1], INIT), words_PW[:, :-1]), dim=1)
     with watched_attention(model) as seen:
         model.next_words(before_PW, model.begin_caption(video, mask_PT))
-    return words_PW, torch.stack([torch.cat(portions, dim=2) for portions in seen], dim=1)
+    return said, torch.stack([torch.cat(portions, dim=2) for portions in seen], dim=1)
+
+
+def _said(loaded: LoadedModel, words: list[int], found: Sought) -> list[int]:
+    """The words that the timeline shows, which half the digits may have chosen; else those that are said here."""
+    if found.event is not None:
+        shown = loaded.vocabulary.encode(found.event.sentence, loaded.config.inference.max_words + 1)[1:-1]
+        if loaded.vocabulary.decode(shown) == found.event.sentence:
+            return shown
+    return words[: words.index(EOS)] if EOS in words else words
 
 
 @contextmanager
@@ -174,38 +170,37 @@ def _note(portions: list[Tensor]) -> Callable[[nn.Module, tuple[Any, ...]], None
     return note
 
 
-def _explained(
-    loaded: LoadedModel, part: FeatureTrack, anchors: Sequence[int], first: float
-) -> list[ExplainedProposal]:
-    """Proposals of one window, which begins `first` seconds into the video; words end before `<eos>`."""
-    video, proposals = _proposed(loaded, part)
-    picked, masks = _masked(loaded, part, proposals, torch.tensor(anchors, device=proposals.logits_BA.device))
-    alike_P = torch.zeros(len(anchors), dtype=torch.long, device=masks.mask_PT.device)
-    words_PW, attention_PLHWT = _words_and_attention(loaded, video.select(alike_P), masks.mask_PT)
-    edges = first + part.seconds(np.arange(proposals.steps + 1))
-    seconds_P2 = first + part.seconds(np.clip(_array(picked.intervals_P2), 0, len(part)))
-    learned_PT = None if masks.soft_logits_PT is None else _array(masks.soft_logits_PT.sigmoid())
-    window_PT, mask_PT, attention = _array(masks.window_PT), _array(masks.mask_PT), _array(attention_PLHWT)
-    scores = proposals.scores_BA[0, list(anchors)].tolist()
-    shown = []
-    for place, words in enumerate(words_PW.tolist()):
-        said = words[: words.index(EOS)] if EOS in words else words
-        start, end = seconds_P2[place].tolist()
-        event = Event(start, end, loaded.vocabulary.decode(said), scores[place])
-        learned_T = None if learned_PT is None else learned_PT[place]
-        tokens = tuple(loaded.vocabulary.tokens[word] for word in said)
-        looked = attention[place, :, :, : len(said)]
-        shown.append(ExplainedProposal(event, edges, window_PT[place], learned_T, mask_PT[place], tokens, looked))
-    return shown
+def _explained(window: ReadWindow, sought: Sequence[Sought]) -> list[ExplainedProposal]:
+    """What was found in one window."""
+    masked = list(map(window.masked, sought))
+    mask_PT = torch.cat([event.masks.mask_PT for event in masked])
+    said, attention_PLHWT = _words_and_attention(window, sought, mask_PT)
+    attention = _array(attention_PLHWT)
+    return [
+        _put_together(window, found, event, words, attention[place, :, :, : len(words)])
+        for place, (found, event, words) in enumerate(zip(sought, masked, said, strict=True))
+    ]
 
 
-def _masked(
-    loaded: LoadedModel, part: FeatureTrack, proposals: Proposals, anchor_P: Tensor
-) -> tuple[PickedProposals, EventMask]:
-    """Some proposals of a video of at most one window, and the masks they are captioned under."""
-    picked = proposals.pick(torch.zeros_like(anchor_P), anchor_P)
-    end = rules_of(loaded.config).end(len(part), part.clock.seconds_per_step)
-    return picked, loaded.model.event_mask(picked, proposals.steps, torch.full_like(picked.logits_P, end))
+def _put_together(
+    window: ReadWindow, found: Sought, masked: MaskedEvent, words: list[int], attention_LHWT: Floats
+) -> ExplainedProposal:
+    """In seconds of the video, and as the timeline shows it if it does."""
+    vocabulary, masks, part = window.loaded.vocabulary, masked.masks, window.part
+    start, end = (window.begin + part.seconds(masked.interval)).tolist()
+    event = found.event or Event(start, end, vocabulary.decode(words), masked.score or 0.0)
+    return ExplainedProposal(
+        event=event,
+        edges=window.begin + part.seconds(np.arange(window.proposals.steps + 1)),
+        window_T=_array(masks.window_PT[0]),
+        learned_T=None if masks.soft_logits_PT is None else _array(masks.soft_logits_PT[0].sigmoid()),
+        mask_T=_array(masks.mask_PT[0]),
+        words=tuple(vocabulary.tokens[word] for word in words),
+        attention_LHWT=attention_LHWT,
+        confidence=None if found.event is None or found.anchor == GIVEN else found.event.score,
+        score=masked.score,
+        gate=masked.gate,
+    )
 
 
 def _array(values: Tensor) -> Floats:

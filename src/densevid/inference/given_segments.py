@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
 from typing import TypeGuard
@@ -62,9 +62,7 @@ def _parts(captioner: Captioner, track: FeatureTrack | ReadTrack, segments: Segm
     """The video with all its spans or, of a long one, a window for each span, in whose time it is told."""
     if not segments or not is_long(track, captioner):
         return [(captioner.read(track), segments)]
-    windows = Windows(
-        _firsts(track, segments, captioner.config.model.window), captioner.config.model.window, len(track)
-    )
+    windows = Windows(first_steps(captioner, track, segments), captioner.config.model.window, len(track))
     begins = track.seconds(windows.starts).tolist()
     return [
         (windows.part(track, number), [(max(0.0, start - begin), max(MOMENT, end - begin))])
@@ -72,8 +70,11 @@ def _parts(captioner: Captioner, track: FeatureTrack | ReadTrack, segments: Segm
     ]
 
 
-def _firsts(track: FeatureTrack, segments: Sequence[tuple[float, float]], window: int) -> tuple[int, ...]:
+def first_steps(captioner: Captioner, track: FeatureTrack | ReadTrack, segments: Segments) -> tuple[int, ...]:
     """Where the window of each begins: with the video if it holds it, else so that the span is in its middle."""
+    if not segments or not is_long(track, captioner):
+        return (0,) * len(segments)
+    window = captioner.config.model.window
     steps_S2 = np.clip(track.clock.steps(np.asarray(segments)), 0, len(track))
     around_S = np.clip(np.floor(steps_S2.mean(axis=1) - window / 2), 0, len(track) - window).astype(int)
     return tuple(np.where(steps_S2[:, 1] <= window, 0, around_S).tolist())
