@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 import pytest
 
-from densevid.events import Event, read_events
+from densevid.events import Event
 from densevid.export.document import Figure, ShownEvent, ShownVideo, TimedMask, TimelineDocument, references
 from densevid.export.plots import recall_figure
 from timeline_pages import PAUSED, PLACE, TIME, Opened, wait_until
@@ -208,22 +208,6 @@ def test_a_link_to_the_event_can_be_copied(opened: Opened, document: TimelineDoc
     page.click("#copy-link")
     wait_until(page, "location.hash === '#t=1.5'")
     assert page.locator(".toast").text_content()
-
-
-def test_events_can_be_saved(opened: Opened, document: TimelineDocument, tmp_path: Path) -> None:
-    page = opened(replace(document, title="a/b: c.mp4"))
-    with page.expect_download() as waiting:
-        page.click("#save-json")
-    assert waiting.value.suggested_filename == "a_b_ c.mp4.json"
-    waiting.value.save_as(tmp_path / "saved.json")
-    (video, events), *_ = read_events(tmp_path / "saved.json").items()
-    assert video == "a/b: c.mp4"
-    expected = [replace(shown.event, score=shown.confidence) for shown in document.events]
-    assert events == [replace(event, score=round(event.score, 3)) for event in expected]
-    with page.expect_download() as waiting:
-        page.click("#save-vtt")
-    text = Path(waiting.value.path()).read_text(encoding="utf-8")
-    assert text.startswith("WEBVTT\n\n00:00:00.000 --> 00:00:01.500\nA man walks in\n")
 
 
 def test_of_given_spans_no_confidence_is_told(opened: Opened, document: TimelineDocument, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import densevid
 from densevid.captioning.outputs import Target
-from densevid.captioning.video_captions import VideoCaptions
+from densevid.captioning.video_captions import VideoCaptions, shown_name
 from densevid.errors import InputError
 from densevid.events import Event
 from densevid.export.document import Figure, ShownEvent, ShownVideo, TimelineDocument, media_type_of, references
@@ -24,6 +24,7 @@ def timeline_document(captioned: VideoCaptions, target: Target) -> TimelineDocum
     warning = f"; {captioned.warning}" if captioned.warning else ""
     return TimelineDocument(
         title=captioned.title,
+        video_id=shown_name(captioned.name),
         duration=captioned.duration,
         events=events,
         video=_video(captioned, target),

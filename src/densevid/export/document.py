@@ -120,7 +120,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class TimelineDocument:
-    """One video and its events."""
+    """One video and its events; `video_id` is its key in an event file (without one: the title)."""
 
     title: str
     duration: float
@@ -129,6 +129,7 @@ class TimelineDocument:
     model: str = ""
     provenance: str = ""
     figures: tuple[Figure, ...] = ()
+    video_id: str = ""
 
     def __post_init__(self) -> None:
         if not 0 < self.duration < math.inf:

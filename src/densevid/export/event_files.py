@@ -9,6 +9,8 @@ from typing import Any
 
 from densevid.events import Event
 
+# Of what a submission must tell: the page saves the same.
+EXTERNAL_DATA = {"used": True, "details": "the image network of the features was trained on ImageNet"}
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet would calculate
 
 
@@ -26,7 +28,7 @@ def submission(
     return {
         "version": "VERSION 1.0",
         "results": {video: [_row(event, judged) for event in rows] for video, rows in events.items()},
-        "external_data": {"used": True, "details": "the image network of the features was trained on ImageNet"},
+        "external_data": dict(EXTERNAL_DATA),
         "details": dict(details),
         "provenance": dict(provenance),
     }

@@ -8,10 +8,12 @@ own script and styles run, by their hash, and forbids every request but the one 
 from __future__ import annotations
 
 import base64
+import json
 from string import Template
 
 from densevid.export.document import Figure, ShownVideo, TimelineDocument
 from densevid.export.entries import event_list, group_filter
+from densevid.export.event_files import EXTERNAL_DATA
 from densevid.export.layout import lay_out
 from densevid.export.markup import clock_text, count_text, data_address, escaped
 from densevid.export.page_parts import LOGO, SEARCH_ICON, page_head, page_part, policy
@@ -31,6 +33,8 @@ def timeline_page(document: TimelineDocument) -> str:
         "search_icon": SEARCH_ICON,
         "script": script,
         "title": escaped(document.title),
+        "video_id": escaped(document.video_id or document.title),
+        "external": escaped(json.dumps(EXTERNAL_DATA)),
         "seconds": f"{document.seconds:.3f}",
         "digits": str(document.clock_digits),
         "duration": clock_text(document.duration),
@@ -76,7 +80,7 @@ def _figure(figure: Figure) -> str:
 
 
 def _downloads(document: TimelineDocument) -> str:
-    if not document.events:
+    if all(shown.reference for shown in document.events):
         return ""
     return (
         'Save as <button type="button" id="save-vtt">WebVTT</button> <button type="button" id="save-json">JSON</button>'

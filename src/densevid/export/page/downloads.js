@@ -1,5 +1,12 @@
 // The events as files, and links to a moment: made here, from the list, so that nothing is fetched.
 
+const VIDEO_ID = document.body.dataset.videoId;
+
+// What the model says, in the order of the files that the command writes; what people said is not ours to submit.
+const predictions = () => events
+  .filter((event) => !event.reference)
+  .sort((a, b) => a.start - b.start || a.end - b.end);
+
 function save(name, type, text) {
   const link = make("a", "");
   link.href = URL.createObjectURL(new Blob([text], { type }));
@@ -11,7 +18,7 @@ function save(name, type, text) {
 const cueTime = (seconds) => clockText(seconds + 3600 * 100, 3).slice(1); // always two digits of hours
 
 function webvtt() {
-  const cues = events.map((event) => {
+  const cues = predictions().map((event) => {
     const text = plainCue(event.sentence).replace(/\s+/g, " ").trim();
     return `${cueTime(event.start)} --> ${cueTime(event.end)}\n${text}\n`;
   });
@@ -19,18 +26,17 @@ function webvtt() {
 }
 
 function submission() {
-  const rows = events.map((event) => ({
+  const rows = predictions().map((event) => ({
     sentence: event.sentence,
     timestamp: [event.start, event.end],
-    proposal_score: event.confidence ?? (event.reference ? 1 : undefined),
-    group: event.groupName,
+    proposal_score: event.confidence ?? undefined, // given spans have none
   }));
-  const external = { used: false, details: "" };
-  const results = { [document.body.dataset.title]: rows };
-  return `${JSON.stringify({ version: "VERSION 1.0", results, external_data: external }, null, 1)}\n`;
+  const external = JSON.parse(document.body.dataset.external);
+  const content = { version: "VERSION 1.0", results: { [VIDEO_ID]: rows }, external_data: external };
+  return `${JSON.stringify(content, null, 1)}\n`;
 }
 
-const fileName = (ending) => `${document.body.dataset.title.replace(/[^\p{L}\p{N}._ -]+/gu, "_")}.${ending}`;
+const fileName = (ending) => `${VIDEO_ID.replace(/[^\p{L}\p{N}._ -]+/gu, "_")}.${ending}`;
 
 function say(text) {
   const toast = find(".toast");

@@ -9,10 +9,11 @@ const TICKS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200];
 const bars = new Map();
 const playhead = make("div", "playhead");
 const ruler = make("div", "ruler");
-const ribbon = make("div", "ribbon");
-const ribbonName = make("span", "ribbon-name", "event mask");
+const ribbonName = make("p", "ribbon-name");
+const ribbonPicture = make("div", "ribbon-picture");
+const ribbon = make("div", "ribbon", ribbonName, ribbonPicture);
 let zoom = 1;
-let ribbonEvent = null;
+let ribbonEvent; // undefined until the first is shown, null where nothing is described
 
 const percent = (seconds) => `${(100 * seconds) / SECONDS}%`;
 
@@ -67,9 +68,14 @@ function drawRuler() {
 function showMask(event) {
   if (ribbonEvent === event) return;
   ribbonEvent = event;
-  ribbon.replaceChildren(ribbonName, ...(event ? [maskPicture(event)] : []));
+  ribbonName.textContent = `Event mask: ${maskText(event)}`;
+  ribbonPicture.replaceChildren(...(event ? [maskPicture(event)] : []));
   ribbon.dataset.hue = event ? event.hue : "";
-  ribbon.classList.toggle("name-right", Boolean(event) && event.start < SECONDS / 4);
+}
+
+function maskText(event) {
+  if (!event) return "none, no event at this moment";
+  return event.mask.length ? spanText(event) : `none for ${spanText(event)}`;
 }
 
 function zoomTo(factor, clientX = null) {
@@ -111,12 +117,18 @@ function showCard(event, bar) {
   card.replaceChildren(picture, make("div", "card-text", text, facts, mask));
   card.dataset.hue = event.hue;
   card.hidden = false;
-  const [box, own] = [bar.getBoundingClientRect(), card.getBoundingClientRect()];
+  placeCard(bar.getBoundingClientRect(), card.getBoundingClientRect());
+}
+
+// Just above the bar, else over the ruler or below the bar: never on the ribbon, which shows the same event's mask.
+function placeCard(box, own) {
   const middle = (Math.max(box.left, 0) + Math.min(box.right, innerWidth)) / 2;
   const left = Math.min(Math.max(8, middle - own.width / 2), document.documentElement.clientWidth - own.width - 8);
   const above = box.top - own.height - 10;
+  const overRuler = ruler.getBoundingClientRect().bottom - own.height - 4;
+  const top = above > ribbon.getBoundingClientRect().bottom ? above : overRuler;
   card.style.left = `${left}px`;
-  card.style.top = `${above > 8 ? above : box.bottom + 10}px`;
+  card.style.top = `${top > 8 ? top : box.bottom + 10}px`;
 }
 
 const eventOf = (target) => events[target.closest?.(".bar")?.dataset.place];

@@ -85,7 +85,10 @@ function startList(choose) {
     event.button.addEventListener("click", () => choose(event));
     event.button.addEventListener("focus", () => { standOn(event); showMask(event); });
     event.item.addEventListener("pointerenter", () => { bars.get(event).classList.add("pointed"); showMask(event); });
-    event.item.addEventListener("pointerleave", () => bars.get(event).classList.remove("pointed"));
+    event.item.addEventListener("pointerleave", () => {
+      bars.get(event).classList.remove("pointed");
+      showMask(current);
+    });
   }
   search.addEventListener("input", showMatches);
   for (const button of document.querySelectorAll(".groups button")) {

@@ -3,13 +3,22 @@
 let chosen = null; // the event last asked for; stays current while its time lasts, even under others
 let current; // undefined until the first look at the clock, null where nothing is described
 const now = find(".now");
+const LAST_FRAME = 0.1; // seconds, at most about: a video stops on it, and what lasts till then stays
 
-// Of all events at a moment: the chosen one, else predictions before references, the latest start, the shortest.
+// Of several events: predictions before references, the surest, the shortest; null where there is none.
+function surest(some) {
+  const sureness = (event) => event.confidence ?? -1;
+  const length = (event) => event.end - event.start;
+  const rank = (a, b) => a.reference - b.reference || sureness(b) - sureness(a) || length(a) - length(b);
+  return some.sort(rank)[0] ?? null;
+}
+
 function eventAt(seconds) {
-  const here = events.filter((event) => event.start <= seconds + 1e-3 && seconds < event.end);
-  if (here.includes(chosen)) return chosen;
-  const rank = (a, b) => a.reference - b.reference || b.start - a.start || a.end - b.end;
-  return here.sort(rank)[0] ?? null;
+  const reachesTheEnd = (event) => event.end >= player.end - LAST_FRAME;
+  const here = events.filter(
+    (event) => event.start <= seconds + 1e-3 && (seconds < event.end || reachesTheEnd(event)),
+  );
+  return here.includes(chosen) ? chosen : surest(here);
 }
 
 function goTo(seconds) {
@@ -86,9 +95,13 @@ function toggleLoop() {
 
 const copyCurrent = () => copyLink(current);
 
+// Links to an event name its start, in hundredths of a second: that event is meant, though a surer one may go on.
 function goToAddress() {
   const seconds = momentOfAddress();
-  if (seconds !== null) goTo(seconds);
+  if (seconds === null) return;
+  const meant = surest(events.filter((event) => Math.abs(event.start - seconds) < 0.006));
+  if (meant) goToEvent(meant);
+  else goTo(seconds);
 }
 
 function start() {

@@ -14,6 +14,10 @@ const player = {
   get playing() {
     return player.usable && !video.paused && !video.ended;
   },
+  // Where the clock stops: the browser may know another length of the video than the timeline.
+  get end() {
+    return player.usable && Number.isFinite(video.duration) ? Math.min(video.duration, SECONDS) : SECONDS;
+  },
   get time() {
     if (!player.usable) return moment;
     return wanted ?? video.currentTime;

@@ -1,0 +1,76 @@
+"""What the page saves is what the command writes: the model's events alone, under the video's id."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from densevid.captioning.outputs import Target, write_outputs
+from densevid.captioning.video_captions import VideoCaptions
+from densevid.events import Event, read_events
+from densevid.export.document import ShownEvent, TimelineDocument, references
+from timeline_pages import Opened
+
+
+def saved(page: Any, kind: str) -> Any:
+    """The download that a button starts."""
+    with page.expect_download() as waiting:
+        page.click(f"#save-{kind}")
+    return waiting.value
+
+
+def text_of(download: Any) -> str:
+    return Path(download.path()).read_text(encoding="utf-8")
+
+
+def test_events_can_be_saved(opened: Opened, document: TimelineDocument, tmp_path: Path) -> None:
+    page = opened(replace(document, title="a title.mp4", video_id="a/b: c"))
+    download = saved(page, "json")
+    assert download.suggested_filename == "a_b_ c.json"
+    download.save_as(tmp_path / "saved.json")
+    (video, events), *_ = read_events(tmp_path / "saved.json").items()
+    assert video == "a/b: c"
+    expected = [replace(shown.event, score=shown.confidence) for shown in document.events]
+    assert events == [replace(event, score=round(event.score, 3)) for event in expected]
+    text = text_of(saved(page, "vtt"))
+    assert text.startswith("WEBVTT\n\n00:00:00.000 --> 00:00:01.500\nA man walks in\n")
+
+
+def test_without_an_id_a_video_is_saved_under_its_title(opened: Opened, document: TimelineDocument) -> None:
+    assert list(json.loads(text_of(saved(opened(document), "json")))["results"]) == [document.title]
+
+
+@pytest.fixture
+def captioned() -> VideoCaptions:
+    """Two events that begin together, the longer one second, as the command orders them."""
+    events = (Event(0, 2, "a cat sits", 0.25), Event(0, 6, "a cat & a dog", 0.5), Event(6, 9.5, "they sleep", 0.75))
+    return VideoCaptions("a cat", "a cat.mp4", None, 10.0, events, (), "all", "a model", "key")
+
+
+def test_the_page_saves_what_the_command_writes(captioned: VideoCaptions, browser: Any, tmp_path: Path) -> None:
+    said = (Event(1, 5, "what a person wrote"),)
+    html, vtt, written = write_outputs(captioned, Target(tmp_path / "a cat", references=said), ("html", "vtt", "json"))
+    page = browser.new_page()
+    page.goto(html.as_uri())
+    page.wait_for_selector("html.ready", state="attached")
+    content, ours = json.loads(text_of(saved(page, "json"))), json.loads(written.read_text(encoding="utf-8"))
+    assert content == {key: ours[key] for key in ("version", "results", "external_data")}
+    assert cues(text_of(saved(page, "vtt"))) == cues(vtt.read_text(encoding="utf-8"))
+    page.close()
+
+
+def cues(text: str) -> list[list[str]]:
+    """The lines of time and words of each cue; their numbers, which may be left out, are not compared."""
+    blocks = [block.splitlines() for block in text.split("\n\n")]
+    return [block[-2:] for block in blocks if any(" --> " in line for line in block)]
+
+
+def test_what_people_said_alone_is_not_offered_for_saving(opened: Opened, document: TimelineDocument) -> None:
+    truth = references([Event(0, 4, "a man comes in")])
+    assert opened(replace(document, events=truth)).locator(".downloads button").count() == 0
+    both = replace(document, events=(*truth, ShownEvent(Event(0, 4, "a man"), 0.5)))
+    assert opened(both).locator(".downloads button").count() == 2
