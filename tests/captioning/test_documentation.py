@@ -15,7 +15,8 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 def test_the_notebook_runs(clip: Path, tmp_path: Path, monkeypatch, capsys) -> None:
-    shutil.copy(clip, tmp_path / "video.mp4")
+    (tmp_path / "demo").mkdir()
+    shutil.copy(clip, tmp_path / "demo" / "sample.mp4")
     monkeypatch.chdir(tmp_path)
     cells = json.loads((DOCS / "caption.ipynb").read_text())["cells"]
     names: dict[str, object] = {}
