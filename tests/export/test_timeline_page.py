@@ -221,7 +221,7 @@ def test_of_given_spans_no_confidence_is_told(opened: Opened, document: Timeline
     with page.expect_download() as waiting:
         page.click("#save-json")
     (rows,) = json.loads(Path(waiting.value.path()).read_text(encoding="utf-8"))["results"].values()
-    assert len(rows) == len(given) and not any("proposal_score" in row for row in rows)
+    assert [row["proposal_score"] for row in rows] == [1] * len(given)
 
 
 def test_references_stand_above_predictions(opened: Opened, document: TimelineDocument) -> None:

@@ -115,7 +115,6 @@ class CaptionRun:
             {name: video.events for name, video in videos.items()},
             details={name: details(video) for name, video in videos.items()},
             provenance={**provenance(), "inputs": {"model": self.captioner.model_key}},
-            judged=self.wishes.spans is None,
         )
         write_json(folder / f"{INDEX}.json", content)
         rows = [_index_row(outcome, folder) for outcome in self.outcomes]

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 Span = tuple[float, float]
 Origin = tuple[int, int]  # the first step of a window, and the number of an anchor in it; see `Sought`
 MOST_MASKS = 100  # a dense list has hundreds of events, and a page with the masks of all would be large
-
-
 MOST_NAMED = 5  # spans in a line of warning
 
 

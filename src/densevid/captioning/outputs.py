@@ -98,9 +98,7 @@ def _write_json(captioned: VideoCaptions, target: Target) -> None:
     video = shown_name(captioned.name)
     inputs = {"video": captioned.content, "model": captioned.model_key}
     block = {**provenance(), "inputs": inputs}
-    content = submission(
-        {video: captioned.events}, details={video: details(captioned)}, provenance=block, judged=captioned.judged
-    )
+    content = submission({video: captioned.events}, details={video: details(captioned)}, provenance=block)
     write_json(target.path("json"), content)
 
 

@@ -19,15 +19,11 @@ def submission(
     *,
     details: Mapping[str, Any],
     provenance: Mapping[str, Any],
-    judged: bool = True,
 ) -> dict[str, Any]:
-    """ActivityNet's form; `details` has one entry per video (file, duration, how its events were chosen, ...).
-
-    Spans that were given are not `judged`: their rows have no score, as that of a model's own events is a confidence.
-    """
+    """ActivityNet's form; `details` has one entry per video (file, duration, how its events were chosen, ...)."""
     return {
         "version": "VERSION 1.0",
-        "results": {video: [_row(event, judged) for event in rows] for video, rows in events.items()},
+        "results": {video: [event.as_row() for event in rows] for video, rows in events.items()},
         "external_data": dict(EXTERNAL_DATA),
         "details": dict(details),
         "provenance": dict(provenance),
@@ -43,10 +39,6 @@ def table(events: Sequence[Event], *, judged: bool = True) -> str:
         confidence = f"{event.score:.4f}" if judged else ""
         rows.writerow([f"{event.start:.3f}", f"{event.end:.3f}", confidence, _cell(event.sentence)])
     return text.getvalue()
-
-
-def _row(event: Event, judged: bool) -> dict[str, Any]:
-    return {name: value for name, value in event.as_row().items() if judged or name != "proposal_score"}
 
 
 def _cell(sentence: str) -> str:

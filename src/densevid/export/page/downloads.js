@@ -29,7 +29,7 @@ function submission() {
   const rows = predictions().map((event) => ({
     sentence: event.sentence,
     timestamp: [event.start, event.end],
-    proposal_score: event.confidence ?? undefined, // given spans have none
+    proposal_score: event.confidence ?? 1, // given spans
   }));
   const external = JSON.parse(document.body.dataset.external);
   const content = { version: "VERSION 1.0", results: { [VIDEO_ID]: rows }, external_data: external };
