@@ -254,7 +254,7 @@ def test_axe_finds_no_barrier(visit: Callable[[str], Page], made: Path, tmp_path
         page = visit(server.address)
         page.emulate_media(color_scheme=look, reduced_motion="reduce")
         page.set_input_files("#choose", [file("good.mp4", made.read_bytes()), file("bad.mp4", b"hello")])
-        page.set_input_files("#choose", file("later.mp4", made.read_bytes()))
+        page.set_input_files("#choose", [file(f"later{n}.mp4", made.read_bytes()) for n in "12"])  # one would be opened
         found = [axe.run(page, options=rules)]
         card(page, "bad.mp4", "failed")
         card(page, "good.mp4", "done")

@@ -14,7 +14,7 @@ from densevid.reproduce.score_predictions import part_of
 from densevid.reproduce.table_lines import lines_of
 from densevid.training.run_folder import RunFolder
 
-PARTS = {"2017", "2018", "soda", "proposals", "segments", "long.2017", "short.2017"}
+PARTS = {"2017", "2018", "soda", "proposals", "list", "segments", "long.2017", "short.2017"}
 TWO_STREAMS = (("resnet", 2048), ("bn", 1024))
 
 
