@@ -219,3 +219,11 @@ def test_the_modern_recipe() -> None:
 def test_the_settings_of_a_model_folder_can_be_given_again() -> None:
     folder = Path(__file__).parent / "frozen_models" / "format-1"
     assert load_config(folder / "config.toml") == load_model(folder).config
+
+
+def test_what_is_chosen_is_what_is_not_the_default_and_makes_the_configuration_again() -> None:
+    assert not any(Config().chosen().values())
+    chosen = load_config(None, ["model.layers=4", "training.epochs=20", "inference.beam=3"]).chosen()
+    assert chosen == {"model": {"layers": 4}, "features": {}, "training": {}, "inference": {"beam": 3}}
+    for name in presets():
+        assert Config().with_values(load_config(name).chosen()) == load_config(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,12 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Six seconds with sound."""
     return make_video(tmp_path_factory.mktemp("clips") / "clip.mp4", constant(6.0), sound_from=0.0)
+
+
+@pytest.fixture
+def video(clip: Path, tmp_path: Path) -> Path:
+    """The same where a test may write beside it."""
+    return Path(shutil.copy(clip, tmp_path / "clip.mp4"))
 
 
 @pytest.fixture(scope="session")

@@ -26,11 +26,6 @@ CALIBRATION = Calibration(
 
 
 @pytest.fixture
-def video(clip: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copy(clip, tmp_path / "clip.mp4"))
-
-
-@pytest.fixture
 def calibrated(models: Path, tmp_path: Path) -> Path:
     folder = Path(shutil.copytree(models / "tiny", tmp_path / "calibrated"))
     (folder / "calibration.toml").write_text(toml_text(CALIBRATION.as_table()))

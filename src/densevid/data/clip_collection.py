@@ -13,7 +13,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -163,17 +163,20 @@ def _is_dev(clip: Clip) -> bool:
     return share_of(clip.source, "development") < DEV_SHARE
 
 
-def _fold(clip: Clip) -> int:
-    return int.from_bytes(hashlib.sha256(clip.source.encode()).digest(), "big") % FOLDS
+def _is_in_fold(number: int, clip: Clip) -> bool:
+    return int.from_bytes(hashlib.sha256(clip.source.encode()).digest(), "big") % FOLDS == number
 
 
-def _folds(number: int) -> dict[str, Callable[[Clip], bool]]:
-    return {f"fold{number}": lambda clip: _fold(clip) == number, f"but{number}": lambda clip: _fold(clip) != number}
+def _is_left_by_fold(number: int, clip: Clip) -> bool:
+    return not _is_in_fold(number, clip)
 
 
-PARTS: dict[str, Callable[[Clip], bool]] = {"fit": lambda clip: not _is_dev(clip), "dev": _is_dev}
-for _number in range(FOLDS):
-    PARTS |= _folds(_number)
+PARTS: dict[str, Callable[[Clip], bool]] = {
+    "fit": lambda clip: not _is_dev(clip),
+    "dev": _is_dev,
+    **{f"fold{number}": partial(_is_in_fold, number) for number in range(FOLDS)},
+    **{f"but{number}": partial(_is_left_by_fold, number) for number in range(FOLDS)},
+}
 
 
 def _clip(where: str, name: str, entry: Any) -> Clip:

@@ -1,0 +1,62 @@
+"""What `densevid caption` remembers: features and events of a video, within limits, damaged or not."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from densevid.cli import main
+from densevid.events import read_events
+from made_videos import constant, make_video
+
+
+def test_a_second_run_decodes_nothing_and_says_the_same(video, fresh_cache, monkeypatch) -> None:
+    assert main(["caption", str(video)]) == 0
+    first = [*read_events(video.parent / "clip.densevid.json").values()]
+
+    def fails(*args: object) -> None:
+        raise AssertionError("decoded again")
+
+    monkeypatch.setattr("densevid.video.extract.VideoSteps", fails)
+    renamed = video.rename(video.with_name("renamed.mp4"))
+    assert main(["caption", str(renamed), "--format", "json"]) == 0
+    assert [*read_events(video.parent / "renamed.densevid.json").values()] == first
+    assert main(["caption", str(renamed), "--format", "json", "--dense"]) == 0, "other events of the same features"
+
+
+def test_a_second_run_needs_no_torch(video, fresh_cache) -> None:
+    assert main(["caption", str(video), "--format", "json"]) == 0
+    code = f"import sys, densevid.cli as c; c.main(['caption', {str(video)!r}, '--format', 'json,vtt']); "
+    code += "print([name for name in ('torch', 'onnxruntime') if name in sys.modules])"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert shown.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("damage", [b"", b"{}", b'{"events": 3, "duration": 1, "warning": null}', b"\xff" * 40])
+def test_a_damaged_cache_is_made_again(damage, video, fresh_cache) -> None:
+    assert main(["caption", str(video), "--format", "json"]) == 0
+    first = [*read_events(video.parent / "clip.densevid.json").values()]
+    entries = [file for kind in ("events", "features") for file in (fresh_cache / kind).iterdir()]
+    assert len(entries) == 2
+    for entry in entries:
+        entry.write_bytes(damage)
+    assert main(["caption", str(video), "--format", "json"]) == 0
+    assert [*read_events(video.parent / "clip.densevid.json").values()] == first
+
+
+def test_the_cache_stays_under_its_limit(tmp_path, fresh_cache, monkeypatch) -> None:
+    monkeypatch.setenv("DENSEVID_CACHE_BYTES", "40000")
+    (tmp_path / "videos").mkdir()
+    for number in range(3):
+        make_video(tmp_path / "videos" / f"{number}.mp4", constant(3.0 + number))
+    assert main(["caption", str(tmp_path / "videos"), "--format", "json"]) == 0
+    kept = [file.stat().st_size for file in (fresh_cache / "features").iterdir()]
+    assert 0 < sum(kept) <= 40000 and len(kept) < 3
+
+
+def test_without_a_cache_nothing_is_kept(video, fresh_cache) -> None:
+    before = set(fresh_cache.iterdir())
+    assert main(["caption", str(video), "--no-cache", "--format", "json"]) == 0
+    assert set(fresh_cache.iterdir()) - before <= {fresh_cache / file.name for file in fresh_cache.glob("*.onnx")}
