@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from densevid.training.metrics import read_metrics
 from densevid.training.ranks import (
     SynchronisedBatchNorm,
     gather,
+    leave_at_once,
     mean_over_ranks,
     share_of_count,
     with_synchronised_norms,
@@ -59,10 +62,20 @@ def check_one_rank(rank: int, meeting: str) -> None:
         assert gather({"rank": rank}) == [{"rank": 0}, {"rank": 1}]
     finally:
         dist.destroy_process_group()
+    leave_at_once()
 
 
 def test_norms_counts_and_means(tmp_path: Path) -> None:
     processes.spawn(check_one_rank, args=(str(tmp_path / "meeting"),), nprocs=2)
+
+
+def test_leaving_at_once() -> None:
+    """What was said is heard, and nothing runs that could still fail."""
+    code = "import atexit, sys; from densevid.training.ranks import leave_at_once; atexit.register(print, 'farewell')"
+    left = subprocess.run(
+        [sys.executable, "-c", f"{code}; print('done', end=''); leave_at_once()"], capture_output=True, text=True
+    )
+    assert (left.returncode, left.stdout) == (0, "done")
 
 
 def test_alone_they_are_torchs_own() -> None:

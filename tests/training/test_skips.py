@@ -24,7 +24,7 @@ from densevid.training import checkpointing, run
 from densevid.training.learner import Learner
 from densevid.training.loop import fit
 from densevid.training.metrics import read_metrics
-from densevid.training.ranks import Ranks
+from densevid.training.ranks import Ranks, leave_at_once
 from densevid.training.schedule import optimizer_for, step_if_finite
 from densevid.training.skips import Skips
 from densevid.training.watch import Sums, Watch
@@ -262,6 +262,7 @@ def learn_as_one_rank(rank: int, meeting: str) -> None:
         assert torch.equal(flat, other)
     finally:
         dist.destroy_process_group()
+    leave_at_once()
 
 
 def test_ranks_skip_the_same_steps(tmp_path: Path) -> None:

@@ -56,6 +56,7 @@ def run(arguments: argparse.Namespace) -> None:
     import torch
 
     from densevid.config import load_config
+    from densevid.training.ranks import leave_at_once, started_together
     from densevid.training.run import TrainingJob, train
 
     _require_positive(arguments)
@@ -74,6 +75,8 @@ def run(arguments: argparse.Namespace) -> None:
         limit_steps=arguments.limit_steps,
     )
     train(job, report=lambda line: print(line, file=sys.stderr, flush=True))
+    if started_together() > 1:
+        leave_at_once()
 
 
 def _require_positive(arguments: argparse.Namespace) -> None:
