@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed as dist
+import torch.multiprocessing as processes
 from torch import Tensor
 
+from densevid.config import load_config
 from densevid.model.anchors import AnchorGrid
 from densevid.model.long_convolution import fast_heads
+from densevid.model.masked_transformer import MaskedTransformer
 from densevid.model.proposal_decoder import AnchorHead
+from densevid.training.ranks import leave_at_once
 
 
 def heads_of(grid: AnchorGrid, width: int) -> torch.nn.ModuleList:
@@ -27,14 +33,28 @@ def relative(ours: Tensor, theirs: Tensor) -> float:
     return float((ours - theirs).norm() / theirs.norm().clamp(min=1e-9))
 
 
-def compare(dtype: torch.dtype, device: str, tolerance: float, width: int = 6, steps: int = 40, batch: int = 3) -> None:
-    """The fast heads in `dtype` on `device` against the plain modules in double precision."""
-    grid = AnchorGrid.of([1, 2, 3, 7, 12, 33], 5)
-    fast = heads_of(grid, width).to(device, dtype)
-    plain = copy.deepcopy(fast).cpu().double()
+SMALL_GRID = AnchorGrid.of([1, 2, 3, 7, 12, 33], 5)
+
+
+def paper_grid() -> AnchorGrid:
+    return MaskedTransformer.anchor_grid(load_config("activitynet").model)
+
+
+def compare(
+    dtype: torch.dtype,
+    device: str,
+    tolerance: float,
+    width: int = 6,
+    steps: int = 40,
+    batch: int = 3,
+    grid: AnchorGrid = SMALL_GRID,
+) -> None:
+    """The fast heads on `device`, fed in `dtype`, against the plain modules in double precision (on a GPU if there)."""
+    fast = heads_of(grid, width).to(device, dtype if dtype != torch.bfloat16 else torch.float32)
+    plain = copy.deepcopy(fast).to(device if width > 500 else "cpu").double()
     memory = torch.randn(batch, steps, width).to(dtype) * 2 + 1
     ours = memory.to(device, copy=True).requires_grad_()
-    theirs = memory.double().requires_grad_()
+    theirs = memory.to(next(plain.parameters()).device, torch.float64).requires_grad_()
     want = [head(theirs.transpose(1, 2)) for head in plain]
     got = fast_heads(ours, list(fast), grid)
     torch.manual_seed(1)
@@ -66,3 +86,53 @@ def test_equal_in_single_precision() -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_the_kernels_are_equal_on_a_gpu() -> None:
     compare(torch.float32, "cuda", 3e-4, width=128, steps=96, batch=5)
+
+
+def compare_one_rank(rank: int, meeting: str, device: str, tolerance: float) -> None:
+    """Runs in a process of its own: this rank's rows of five against the plain modules with all of them."""
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=2)
+    try:
+        grid, own = AnchorGrid.of([1, 2, 3, 7], 5), (slice(0, 3), slice(3, 5))[rank]
+        plain = heads_of(grid, 16).double()
+        fast = copy.deepcopy(plain).to(device)
+        if device == "cuda":
+            fast = fast.float()
+        memory = torch.randn(5, 20, 16).double() * 2 + 1
+        theirs, ours = memory.clone().requires_grad_(), memory[own].to(next(fast.parameters())).requires_grad_()
+        want = [head(theirs.transpose(1, 2)) for head in plain]
+        got = fast_heads(ours, list(fast), grid)
+        torch.manual_seed(1)
+        gradients = [torch.randn_like(output) for output in want]
+        torch.autograd.backward(want, gradients)
+        torch.autograd.backward(got, [gradient[own].to(got[0]) for gradient in gradients])
+
+        for mine, his in zip(got, want, strict=True):
+            assert relative(mine, his[own]) < tolerance
+        assert relative(ours.grad, theirs.grad[own]) < 10 * tolerance
+        for (name, one), (_, whole) in zip(fast.named_parameters(), plain.named_parameters(), strict=True):
+            if one.grad is not None and float(whole.grad.norm()) > 1e-3:
+                total = one.grad.cpu()
+                dist.all_reduce(total)
+                assert relative(total, whole.grad) < 20 * tolerance, name
+        for (name, one), (_, whole) in zip(fast.named_buffers(), plain.named_buffers(), strict=True):
+            assert relative(one, whole) < 10 * tolerance, name
+    finally:
+        dist.destroy_process_group()
+    leave_at_once()
+
+
+def test_two_ranks_with_uneven_shares_are_one(tmp_path: Path) -> None:
+    processes.spawn(compare_one_rank, args=(str(tmp_path / "meeting"), "cpu", 1e-9), nprocs=2)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_two_ranks_on_a_gpu(tmp_path: Path) -> None:
+    processes.spawn(compare_one_rank, args=(str(tmp_path / "meeting"), "cuda", 3e-4), nprocs=2)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 3e-4), (torch.bfloat16, 2e-2)])
+def test_the_papers_heads_are_equal_on_a_gpu(dtype: torch.dtype, tolerance: float) -> None:
+    """What is timed: the paper's 18 kernels, 1024 wide, 480 steps."""
+    compare(dtype, "cuda", tolerance, width=1024, steps=480, batch=3, grid=paper_grid())

@@ -11,7 +11,8 @@ they are read and written. Here, while training:
   of the second from the gradient of the product itself, so no pass over the tensors is spent on them.
 
 H heads stand side by side in everything that is small; rows are anchors, columns are channels. The passes themselves
-(`Passes`) are plain torch on a CPU and Triton on a GPU.
+(`Passes`) are plain torch on a CPU and Triton on a GPU. Where several ranks train together a batch norm has the rows of
+all of them: what the passes sum per channel is summed over the ranks, and nothing large is sent.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from densevid.model.across_ranks import rank_count, shared_mean, shared_moments, summed
 from densevid.model.anchors import AnchorGrid
 from densevid.model.long_convolution_passes import Passes, Rectified, TorchPasses, column, row_counts, sum_type
 
@@ -80,13 +82,18 @@ class _NormalisedHeads(torch.autograd.Function):
       third norm        dy = gain / deviation ([v > 0] dr - mean(dv) - t mean(dv t)), the means from the same sums
       product           y = z W'^T, W' = W diag(s) with the second norm's s = gain / deviation:  dW = (dy^T z) s
       second norm       dz = dy W' - s / deviation^2 mean(dh z^) (z - mean), with sum dy = 0 and mean(dh z^) from dW
+    N and all sums are those of all ranks. The gradient of a weight that follows from them is an equal share of it on
+    every rank, since the ranks' gradients are averaged afterwards.
     """
 
     @staticmethod
-    def forward(ctx: Any, eps: float, passes: Passes, heads: int, *tensors: Tensor) -> tuple[Tensor, ...]:
+    def forward(
+        ctx: Any, eps: float, passes: Passes, heads: int, total_H1: Tensor, *tensors: Tensor
+    ) -> tuple[Tensor, ...]:
         rows, weights = tensors[:heads], tensors[heads:]
+        count_H1 = row_counts(rows, total_H1.dtype)
         product_HDD, last_HRD, bias_HR, gain2, shift2, gain3, shift3, gain4, shift4 = weights
-        mean2, variance2 = passes.moments(rows)
+        mean2, variance2 = shared_moments(*passes.moments(rows), count_H1, total_H1)
         inverse2 = (variance2 + eps).rsqrt()
         scale2 = gain2 * inverse2
         folded = list((product_HDD * scale2[:, None]).to(rows[0].dtype))
@@ -94,9 +101,9 @@ class _NormalisedHeads(torch.autograd.Function):
         triples = zip(offset_HD, rows, folded, strict=True)
         hidden = [torch.addmm(offset_D, rows_ND, folded_DD.T) for offset_D, rows_ND, folded_DD in triples]
 
-        mean3, variance3 = passes.moments(hidden)
+        mean3, variance3 = shared_moments(*passes.moments(hidden), count_H1, total_H1)
         norm = Rectified(mean3, (variance3 + eps).rsqrt(), gain3, shift3)
-        share, first, second = passes.rectified_means(hidden, norm)
+        share, first, second = shared_mean(torch.stack(passes.rectified_means(hidden, norm)), count_H1, total_H1)
         mean4 = gain3 * first + shift3 * share
         closed = 1 - share  # written so that nothing cancels where every row is open
         variance4 = gain3**2 * (second - first**2) + 2 * gain3 * shift3 * first * closed + shift3**2 * share * closed
@@ -106,7 +113,7 @@ class _NormalisedHeads(torch.autograd.Function):
         constant_HR = bias_HR + torch.einsum("hrd,hd->hr", last_HRD, shift4 - mean4 * scale4)
         outputs = passes.output(hidden, norm, last_HRD * scale4[:, None], constant_HR)
 
-        ctx.save_for_backward(*rows, *weights)
+        ctx.save_for_backward(total_H1, *rows, *weights)
         ctx.passes, ctx.heads = passes, heads
         ctx.state = _HeadsState(hidden, folded, mean2, inverse2, norm, share, first, second, mean4, inverse4)
         moments = (mean2, variance2, mean3, variance3, mean4, variance4)
@@ -115,14 +122,15 @@ class _NormalisedHeads(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:
-        rows, weights = ctx.saved_tensors[: ctx.heads], ctx.saved_tensors[ctx.heads :]
+        total_H1, *saved = ctx.saved_tensors
+        rows, weights = saved[: ctx.heads], saved[ctx.heads :]
         product_HDD, last_HRD, _, gain2, _, gain3, shift3, gain4, shift4 = weights
         state: _HeadsState = ctx.state
         share, first, second = state.share, state.first, state.second
-        total_H1 = row_counts(rows, first.dtype)
         pulled = [gradient_NR.to(first.dtype).contiguous() for gradient_NR in gradients[: ctx.heads]]
         whole_HR1 = torch.stack([gradient_NR.sum(0) for gradient_NR in pulled])[..., None]
-        open_HRD, tilted_HRD = ctx.passes.output_sums(state.hidden, state.norm, pulled)
+        sums = torch.cat((whole_HR1, *ctx.passes.output_sums(state.hidden, state.norm, pulled)), dim=-1)
+        whole_HR1, open_HRD, tilted_HRD = summed(sums).split((1, first.shape[-1], first.shape[-1]), dim=-1)
 
         scale4 = gain4 * state.inverse4
         through_HRD = gain3[:, None] * tilted_HRD + shift3[:, None] * open_HRD  # gradient^T r
@@ -144,15 +152,16 @@ class _NormalisedHeads(torch.autograd.Function):
         pairs = zip(back, rows, strict=True)
         correlation_HDD = torch.stack([back_ND.T @ rows_ND for back_ND, rows_ND in pairs]).to(scale2.dtype)
         gain2_gradient = state.inverse2 * (product_HDD * correlation_HDD).sum(1)
-        pull = -scale2 * state.inverse2 * gain2_gradient / total_H1
+        pull = -scale2 * state.inverse2 * summed(gain2_gradient) / total_H1
         rows_gradients = [
             ctx.passes.scaled(head, rows_ND, pull, -pull * state.mean2).addmm_(back[head], state.folded[head])
             for head, rows_ND in enumerate(rows)
         ]
-        products = (correlation_HDD * scale2[:, None], last_gradient, whole_HR1[..., 0])
         norm2 = (gain2_gradient, torch.zeros_like(gain2_gradient))  # the third norm takes any shift away
-        later_norms = (gain3_gradient, shift3_gradient, gain4_gradient, shift4_gradient)
-        return None, None, None, *rows_gradients, *products, *norm2, *later_norms
+        of_all = (last_gradient, whole_HR1[..., 0], gain3_gradient, shift3_gradient, gain4_gradient, shift4_gradient)
+        last, bias, *later_norms = (gradient / rank_count() for gradient in of_all)
+        product = correlation_HDD * scale2[:, None]
+        return None, None, None, None, *rows_gradients, product, last, bias, *norm2, *later_norms
 
 
 class Head(Protocol):
@@ -177,20 +186,22 @@ def fast_heads(memory_BTD: Tensor, heads: Sequence[Head], grid: AnchorGrid) -> l
         for place in range(3)
         for name in ("weight", "bias")
     ]
+    flat = [rows_BAD.reshape(-1, rows_BAD.shape[-1]) for rows_BAD in rows]
+    total_H1 = summed(row_counts(flat, sum_type(memory_BTD)))
     outputs = _NormalisedHeads.apply(
         norms[0][0].eps,
         passes,
         len(heads),
-        *(rows_BAD.reshape(-1, rows_BAD.shape[-1]) for rows_BAD in rows),
+        total_H1,
+        *flat,
         torch.stack([head.pointwise.weight.squeeze(-1) for head in heads]),
         torch.stack([head.output.weight.squeeze(-1) for head in heads]),
         torch.stack([head.output.bias for head in heads if head.output.bias is not None]),
         *parameters,
     )
     moments = outputs[len(heads) :]
-    counts = [rows_BAD.shape[0] * rows_BAD.shape[1] for rows_BAD in rows]
     for place in range(3):
-        _move([head_norms[place] for head_norms in norms], moments[2 * place], moments[2 * place + 1], counts)
+        _move([head_norms[place] for head_norms in norms], moments[2 * place], moments[2 * place + 1], total_H1)
     results = zip(outputs, rows, strict=False)
     return [output_NR.view(*rows_BAD.shape[:2], -1).transpose(1, 2) for output_NR, rows_BAD in results]
 
@@ -199,6 +210,9 @@ def _convolved(memory_BTD: Tensor, heads: Sequence[Head], grid: AnchorGrid, pass
     """The first batch norm, folded into the kernels, and the depthwise convolutions, each B x A x D."""
     precise = sum_type(memory_BTD)
     variance_D, mean_D = torch.var_mean(memory_BTD.to(precise), dim=(0, 1), correction=0)
+    count_11 = column((memory_BTD.shape[0] * memory_BTD.shape[1],), memory_BTD.device, precise)
+    total_11 = summed(count_11)
+    mean_D, variance_D = shared_moments(mean_D, variance_D, count_11[0], total_11[0])
     gain_HD = torch.stack([head.input_norm.weight for head in heads])
     shift_HD = torch.stack([head.input_norm.bias for head in heads])
     scale_HD = gain_HD * (variance_D + heads[0].input_norm.eps).rsqrt()
@@ -208,21 +222,19 @@ def _convolved(memory_BTD: Tensor, heads: Sequence[Head], grid: AnchorGrid, pass
     bias_HD = bias_HD * (shift_HD - mean_D * scale_HD).detach()
     kernels = (weights * scale_HD[owner]).split(grid.kernels)
     norms = [head.input_norm for head in heads]
-    count = memory_BTD.shape[0] * memory_BTD.shape[1]
     moments = (mean_D.detach().expand_as(scale_HD), variance_D.detach().expand_as(scale_HD))
-    _move(norms, *moments, [count] * len(norms))
+    _move(norms, *moments, total_11)
     return _Convolve.apply(grid, passes, memory_BTD, bias_HD, *kernels)
 
 
 @torch.no_grad()
-def _move(norms: Sequence[nn.BatchNorm1d], mean_HD: Tensor, variance_HD: Tensor, counts: Sequence[int]) -> None:
-    """Update running statistics as nn.BatchNorm1d does, of all heads at once."""
+def _move(norms: Sequence[nn.BatchNorm1d], mean_HD: Tensor, variance_HD: Tensor, total_H1: Tensor) -> None:
+    """Update running statistics as nn.BatchNorm1d does, of all heads at once; `total_H1` rows (or 1 x 1) were seen."""
     means = [norm.running_mean for norm in norms if norm.running_mean is not None]
     variances = [norm.running_var for norm in norms if norm.running_var is not None]
     if len(means) != len(norms) or len(variances) != len(norms):
         return
-    correction = tuple(count / max(1, count - 1) for count in counts)
-    unbiased_HD = variance_HD * column(correction, variance_HD.device, variance_HD.dtype)
+    unbiased_HD = variance_HD * (total_H1 / (total_H1 - 1).clamp(min=1))
     torch._foreach_lerp_(means, list(mean_HD.to(means[0].dtype)), float(norms[0].momentum or 0))
     torch._foreach_lerp_(variances, list(unbiased_HD.to(means[0].dtype)), float(norms[0].momentum or 0))
     for norm in norms:

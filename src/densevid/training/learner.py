@@ -36,7 +36,6 @@ class Learner:
         self.objective: nn.Module = Objective(model, config, reward)
         if ranks is not None and ranks.count > 1:
             with_synchronised_norms(model, self.device)
-            model.proposal_decoder.fast = False  # the fast heads know the rows of one rank alone
             self.objective = DistributedDataParallel(self.objective)
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self.optimizer = optimizer_for(model, config.training)

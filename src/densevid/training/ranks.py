@@ -17,6 +17,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from densevid.model.across_ranks import rank_count, summed
+
 
 @dataclass(frozen=True)
 class Ranks:
@@ -67,29 +69,14 @@ def leave_at_once() -> NoReturn:
     os._exit(0)
 
 
-def rank_count() -> int:
-    """How many processes train together."""
-    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
-
-
 def share_of_count(count: Tensor) -> Tensor:
     """What to divide a sum of this rank by, so that the mean of the ranks' quotients is the mean over all ranks."""
-    ranks = rank_count()
-    if ranks == 1:
-        return count.clamp(min=1)
-    total = count.clone()
-    dist.all_reduce(total)
-    return total.clamp(min=1) / ranks
+    return summed(count).clamp(min=1) / rank_count()
 
 
 def mean_over_ranks(values: Tensor) -> Tensor:
     """The mean of a (detached) tensor over all ranks."""
-    ranks = rank_count()
-    if ranks > 1:
-        values = values.clone()
-        dist.all_reduce(values)
-        values /= ranks
-    return values
+    return summed(values) / rank_count()
 
 
 def wait_for_all() -> None:
@@ -123,22 +110,6 @@ def _synchronised(norm: nn.BatchNorm1d, device: torch.device) -> nn.Module:
     return converted
 
 
-class _SumOverRanks(torch.autograd.Function):
-    """The sum of a tensor over all ranks; its gradient is the sum of all ranks' gradients."""
-
-    @staticmethod
-    def forward(ctx: Any, values: Tensor) -> Tensor:
-        total = values.clone()
-        dist.all_reduce(total)
-        return total
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
-        total = gradients[0].contiguous().clone()
-        dist.all_reduce(total)
-        return total
-
-
 class SynchronisedBatchNorm(nn.BatchNorm1d):
     """nn.BatchNorm1d over the rows of all ranks; mean first, then squares around it, each summed differentiably."""
 
@@ -150,9 +121,9 @@ class SynchronisedBatchNorm(nn.BatchNorm1d):
         shape = [-1 if axis == 1 else 1 for axis in range(values.dim())]
         count = values.new_tensor(values.numel() / values.shape[1])
         dist.all_reduce(count)
-        mean_D = _SumOverRanks.apply(values.sum(axes)) / count
+        mean_D = summed(values.sum(axes)) / count
         centred = values - mean_D.view(shape)
-        variance_D = _SumOverRanks.apply(centred.square().sum(axes)) / count
+        variance_D = summed(centred.square().sum(axes)) / count
         self._move(mean_D.detach(), variance_D.detach() * count / (count - 1))
         scale_D = self.weight * (variance_D + self.eps).rsqrt()
         return centred * scale_D.view(shape) + self.bias.view(shape)
