@@ -95,9 +95,10 @@ class TrainingConfig:
     `offset_beta` is where the loss of the offsets turns from a square into a line.
     Where videos are composed of clips without end, an epoch has `timelines` of them, and beside the videos of a batch
     stand `clips_per_batch` clips as they are, from which captions alone are learnt, `sentences_per_clip` each;
-    `clip_share` is the clips' part in the loss of the words. `disguised` is the share of composed videos whose clips
-    nobody can know again (`data/disguise.py`): they teach where events are, and no words. Where there are quiet clips,
-    in one video of `quiet_every` nothing happens (a prime, so that no process gets them all).
+    `clip_share` is the clips' part in the loss of the words. With `consensus` (0: all alike) a clip's sentences are
+    heard the more often the more they agree with its others (`data/agreement.py`). `disguised` is the share of composed
+    videos whose clips nobody can know again (`data/disguise.py`): they teach where events are, and no words. Where
+    there are quiet clips, in one video of `quiet_every` nothing happens (a prime, so that no process gets them all).
     `frozen_encoder` keeps what a model started from makes of a video: with task "captions" its proposals stay, too.
     `frozen_captioner` keeps how it says it: the words' loss then moves proposals and masks alone.
     """
@@ -143,6 +144,7 @@ class TrainingConfig:
     clips_per_batch: int = 0
     sentences_per_clip: int = 1
     clip_share: float = 0.5
+    consensus: float = 0.0
     disguised: float = 0.0
     quiet_every: int = 13
     reward: Literal["none", "cider", "meteor", "cider+matches"] = "none"
@@ -164,9 +166,9 @@ class TrainingConfig:
             "quiet_every",
         ):
             _require(getattr(self, name) > 0, f"training.{name}", getattr(self, name), "must be positive")
-        weights = ("offset_weight", "mask_weight", "score_weight", "word_weight", "weight_decay", "plateau_patience")
+        weights = ("offset_weight", "mask_weight", "score_weight", "word_weight", "weight_decay", "consensus")
         counts = ("warmup_steps", "clips_per_batch", "evaluate_every", "evaluate_videos", "checkpoint_every", "seed")
-        for name in (*weights, *counts):
+        for name in (*weights, *counts, "plateau_patience"):
             _require(getattr(self, name) >= 0, f"training.{name}", getattr(self, name), "must not be negative")
         _require(0 <= self.plateau_factor < 1, "training.plateau_factor", self.plateau_factor, "must be in [0, 1)")
         fractions = ("momentum", "positive_iou", "negative_iou", "clip_share", "disguised")

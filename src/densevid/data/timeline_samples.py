@@ -11,10 +11,12 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch.utils.data import DataLoader, Dataset
 
 from densevid.config import Config
+from densevid.data.agreement import Agreement
 from densevid.data.batches import Batch, Sample, collate, encode_all
 from densevid.data.clip_collection import Clip
 from densevid.data.disguise import disguised
@@ -48,8 +50,9 @@ class TimelineSamples(Dataset[Sample]):
         self.window, self.max_words = config.model.window, settings.max_words
         self.segments_per_video, self.sentences_per_clip = settings.segments_per_video, settings.sentences_per_clip
         self.clips_per_batch, self.quiet_every = settings.clips_per_batch, settings.quiet_every
-        self.disguised = settings.disguised
+        self.disguised, self.consensus = settings.disguised, settings.consensus
         self.told = self._told(whole=settings.task == "captions")
+        self.agreement = Agreement.of(self.told) if self.consensus else None
         self.shortest_batch = min(self.window, max(config.model.kernels))
         widths = tuple(width for _, width in generator.collection.streams)
         if widths != config.features.widths:
@@ -103,7 +106,9 @@ class TimelineSamples(Dataset[Sample]):
         features_TF = timeline.track.values[: self.window]
         events = [event for event in timeline.plan.events if event.start < len(features_TF)]
         chosen = rng.permutation(len(events))[: self.segments_per_video].tolist()
-        said = [str(rng.choice(events[number].sentences)) for number in chosen]
+        said = [
+            str(rng.choice(events[number].sentences, p=self._chances(events[number].sentences))) for number in chosen
+        ]
         if rng.random() < self.disguised:
             features_TF, chosen, said = disguised(features_TF, rng), [], []
         spans = [(event.start, min(event.end, len(features_TF))) for event in events]
@@ -117,9 +122,16 @@ class TimelineSamples(Dataset[Sample]):
         first = clip.first_row + int(rng.integers(clip.rows - rows + 1))
         assert self.generator.collection.features is not None
         features_TF = self.generator.collection.features[first : first + rows]
-        told = rng.permutation(len(clip.captions))[: self.sentences_per_clip].tolist()
-        said = [clip.captions[number] for number in told]
+        if self.agreement is None:
+            told = rng.permutation(len(clip.captions))[: self.sentences_per_clip]
+        else:
+            told = rng.choice(len(clip.captions), self.sentences_per_clip, p=self._chances(clip.captions))
+        said = [clip.captions[number] for number in told.tolist()]
         return self._sample(index, clip.name, features_TF, [(0, rows)], [0] * len(said), said)
+
+    def _chances(self, sentences: Sequence[str]) -> npt.NDArray[np.float64] | None:
+        """How often each is to be heard; nothing where all are alike."""
+        return None if self.agreement is None else self.agreement.chances(sentences, self.consensus)
 
     def _sample(
         self,
