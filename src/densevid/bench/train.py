@@ -1,4 +1,7 @@
-"""Whole training steps of the paper's configuration: ours, and the plain versions it is timed against."""
+"""Whole training steps of the paper's configuration: ours, and the plain versions it is timed against.
+
+The utilisation is of the dense bfloat16 peak that the GPU's maker states, where it is known here.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 from densevid.artifacts import provenance, write_json
 from densevid.config import Config, load_config
@@ -18,6 +20,7 @@ from densevid.training.schedule import optimizer_for
 from densevid.training.step import total_loss
 
 VOCABULARY = 4000
+PEAK_TERAFLOPS = {"H100": 989.0, "H200": 989.0, "A100": 312.0}  # dense bfloat16, as published
 
 
 @dataclass(frozen=True)
@@ -29,17 +32,22 @@ class Variant:
     bfloat16: bool = True
     compiled: bool = False
     batch: int | None = None
+    segments: int = 1  # of a video, which is encoded once for all of them
 
 
 @dataclass(frozen=True)
 class Figure:
-    """What one variant reached."""
+    """What one variant reached; `utilisation` is of the peak, None where that is not known or would mean nothing.
+
+    The arithmetic is that of one segment a video, so no figure is given for several.
+    """
 
     name: str
     batch: int
     milliseconds: float
     samples_per_second: float
-    teraflops: float
+    teraflops: float | None
+    utilisation: float | None
     memory_gib: float
 
 
@@ -48,11 +56,16 @@ VARIANTS = (
     Variant("eager bfloat16, plain heads", fast_heads=False),
     Variant("eager bfloat16, fast heads"),
     Variant("compiled bfloat16, fast heads", compiled=True),
+    Variant("the same eager, 4 segments a video", batch=64, segments=4),
 )
 
 
-def print_figures(batch: int, steps: int, *, only: str = "", profile: bool = False, json: Path | None = None) -> None:
-    """Time every variant whose name contains `only`, and print a table."""
+def print_figures(
+    batch: int, steps: int, *, only: str = "", workers: int = 8, profile: bool = False, json: Path | None = None
+) -> None:
+    """Time every variant whose name contains `only`, or all and then the ways to feed them, and print a table."""
+    from densevid.bench.train_feeding import measure_feeding, print_feeding
+
     if not torch.cuda.is_available():
         raise InputError("bench train needs a CUDA device; on a CPU time your own run with `densevid train`")
     config = load_config("activitynet")
@@ -61,17 +74,24 @@ def print_figures(batch: int, steps: int, *, only: str = "", profile: bool = Fal
         if only in variant.name:
             figures.append(measure(variant, config, batch, steps, profile=profile))
             print(row(figures[-1]), flush=True)
+    fed = []
+    if not only:
+        trained = config.with_settings(['training.precision="bfloat16"'])
+        fed = measure_feeding(trained, batch, steps, workers, torch.device("cuda"))
+        print_feeding(fed, batch)
     if json:
-        device = torch.cuda.get_device_name()
-        content = {"device": device, "torch": torch.__version__, "figures": [asdict(figure) for figure in figures]}
+        tables = {"figures": [asdict(figure) for figure in figures], "fed": [asdict(way) for way in fed]}
+        content = {"device": torch.cuda.get_device_name(), "torch": torch.__version__, **tables}
         write_json(json, {**content, "provenance": provenance(config_hash=config.hash)})
 
 
 def row(figure: Figure) -> str:
     """One line of the table."""
+    work = "" if figure.teraflops is None else f"{figure.teraflops:.0f} TFLOP/s"
+    share = "" if figure.utilisation is None else f"{figure.utilisation:.0%} of the peak"
     return (
-        f"{figure.name:32} batch {figure.batch:4d}  {figure.milliseconds:8.1f} ms  "
-        f"{figure.samples_per_second:8.0f} samples/s  {figure.teraflops:6.0f} TFLOP/s  {figure.memory_gib:6.1f} GiB"
+        f"{figure.name:36} {figure.batch:4d} videos  {figure.milliseconds:8.1f} ms  "
+        f"{figure.samples_per_second:8.0f} samples/s  {figure.memory_gib:6.1f} GiB  {work:12}  {share}"
     )
 
 
@@ -84,7 +104,7 @@ def measure(variant: Variant, config: Config, batch_size: int, steps: int, *, pr
     if variant.compiled:
         compile_parts(model)
     optimizer = optimizer_for(model, config.training)
-    batch = generated_batch(config, size)
+    batch = generated_batch(config, size, variant.segments)
     torch.cuda.reset_peak_memory_stats()
 
     def step() -> None:
@@ -98,16 +118,24 @@ def measure(variant: Variant, config: Config, batch_size: int, steps: int, *, pr
     milliseconds = timed(step, steps)
     if profile:
         print_profile(step)
+    work = flop_per_sample(config) * size / milliseconds / 1e9 if variant.segments == 1 else None
     figure = Figure(
         variant.name,
         size,
         milliseconds,
-        size / milliseconds * 1e3,
-        flop_per_sample(config) * size / milliseconds / 1e9,
+        size * variant.segments / milliseconds * 1e3,
+        work,
+        utilisation(work, torch.cuda.get_device_name()) if variant.bfloat16 else None,
         torch.cuda.max_memory_allocated() / 2**30,
     )
     torch.cuda.empty_cache()
     return figure
+
+
+def utilisation(teraflops: float | None, device: str) -> float | None:
+    """The part of the published bfloat16 peak of a GPU by its name."""
+    peak = next((peak for name, peak in PEAK_TERAFLOPS.items() if name in device), None)
+    return None if peak is None or teraflops is None else teraflops / peak
 
 
 def compile_parts(model: MaskedTransformer) -> None:
@@ -116,29 +144,27 @@ def compile_parts(model: MaskedTransformer) -> None:
         layer.compile()
 
 
-def generated_batch(config: Config, size: int) -> Batch:
-    """Distinct random videos on the device, one segment with 20 words each."""
-    generator = torch.Generator(device="cuda").manual_seed(1)
-    steps, width = config.model.window, sum(config.features.widths)
-
-    def normal(*shape: int) -> Tensor:
-        return torch.randn(*shape, device="cuda", generator=generator)
-
-    start = torch.rand(size, device="cuda", generator=generator) * 200
-    segment = torch.stack((start, start + 10 + start), dim=1)
-    words = torch.randint(4, VOCABULARY, (size, 21), device="cuda", generator=generator)
+def generated_batch(config: Config, size: int, segments: int = 1, device: str = "cuda") -> Batch:
+    """Distinct random videos on the device, so many segments with 20 words each."""
+    generator = torch.Generator(device=device).manual_seed(1)
+    steps, width, told = config.model.window, sum(config.features.widths), size * segments
+    start = torch.rand(size, segments, device=device, generator=generator) * steps * 5 / 12
+    events_BG2 = torch.stack((start, start + 10 + start), dim=-1)
+    words = torch.randint(4, VOCABULARY, (told, 21), device=device, generator=generator)
     words[:, 0] = 2
+    video_P = torch.arange(size, device=device).repeat_interleave(segments)
     return Batch(
         videos=["generated"] * size,
-        sample_P=torch.arange(size, device="cuda"),
-        features_BTF=normal(size, steps, width),
-        valid_BT=torch.ones(size, steps, dtype=torch.bool, device="cuda"),
-        events_BG2=segment[:, None],
-        event_valid_BG=torch.ones(size, 1, dtype=torch.bool, device="cuda"),
-        segment_P2=segment,
-        segment_index_P=torch.zeros(size, dtype=torch.long, device="cuda"),
+        sample_P=torch.arange(told, device=device),
+        features_BTF=torch.randn(size, steps, width, device=device, generator=generator),
+        valid_BT=torch.ones(size, steps, dtype=torch.bool, device=device),
+        events_BG2=events_BG2,
+        event_valid_BG=torch.ones(size, segments, dtype=torch.bool, device=device),
+        segment_P2=events_BG2.flatten(0, 1),
+        segment_index_P=torch.arange(segments, device=device).repeat(size),
         words_PL=words,
         padded=False,
+        video_P=None if segments == 1 else video_P,
     )
 
 
