@@ -135,6 +135,15 @@ class ClipCollection:
         return FeatureRecipe({"name": "clip-features", "width": width, "seconds_per_step": rate})
 
     @property
+    def fingerprint(self) -> str:
+        """A hash of the features and of whose they are, wherever they come from."""
+        digest = hashlib.sha256("".join(f"{clip.name}\0{clip.rows}\n" for clip in self.clips).encode())
+        if self.features is not None:
+            digest.update(f"{self.features.shape}\0{self.features.dtype}".encode())
+            digest.update(np.ascontiguousarray(self.features).data)
+        return f"sha256:{digest.hexdigest()}"
+
+    @property
     def reduction(self) -> Reduction | None:
         """What the extracted features were reduced by."""
         return reduction_of(self.extracted)
