@@ -185,6 +185,20 @@ def test_what_cannot_be_composed_is_said(tmp_path: Path, collection: ClipCollect
         TimelineGenerator(few, "test")
 
 
+@pytest.mark.parametrize("told", [0, 1])
+def test_too_few_sentences_are_said_to_be_the_reason(tmp_path: Path, told: int) -> None:
+    folder = write_collection(tmp_path / "single", clips=40, splits=("test",))
+    content = json.loads((folder / "clips.json").read_text())
+    aside = {c.name for c in TimelineGenerator(ClipCollection.read(folder), "test").pool.background.clips}
+    shown = [name for name in content if name not in aside]
+    for name in shown[told:]:
+        content[name]["captions"] = content[name]["captions"][-1:]
+    (folder / "clips.json").write_text(json.dumps(content))
+    reason = f"an event needs 2 sentences, and {len(shown) - told} of the {len(shown)} clips that are not background"
+    with pytest.raises(InputError, match=rf"single: {reason} have fewer; the others cannot fill a timeline"):
+        TimelineGenerator(ClipCollection.read(folder), "test").plan(0)
+
+
 def test_a_small_collection_whose_sentences_nobody_shares_still_works(tmp_path: Path) -> None:
     folder = write_collection(tmp_path / "alone", clips=60, splits=("test",))
     content = json.loads((folder / "clips.json").read_text())
