@@ -14,6 +14,7 @@ from densevid.data.timeline_plan import TimelinePlan
 from densevid.data.timeline_sentences import content_words, implied
 from densevid.data.timelines import TimelineGenerator, blend
 from densevid.errors import InputError
+from densevid.reproduce.timeline_report import dissolve_rates
 
 VIDEOS = 400
 
@@ -147,13 +148,14 @@ def test_dissolves_occur_inside_events_as_often_as_at_borders(plans: list[Timeli
         borders = {edge for event in plan.events for edge in (event.start, event.end)}
         soft = {dissolve.shot for dissolve in plan.dissolves}
         for number, start in enumerate(plan.starts[1:-1], start=1):
-            long_enough = min(plan.shots[number - 1].ticks, plan.shots[number].ticks) >= 8
-            joints[start in borders][0] += long_enough and number in soft
-            joints[start in borders][1] += long_enough
+            if start in borders or any(event.start < start < event.end for event in plan.events):
+                joints[start in borders][0] += number in soft
+                joints[start in borders][1] += 1
         for dissolve in plan.dissolves:
             assert 1.0 <= dissolve.ticks * plan.tick <= 3.0
     border, inside = (joints[kind][0] / joints[kind][1] for kind in (True, False))
-    assert border == pytest.approx(0.3, abs=0.04) and inside == pytest.approx(0.3, abs=0.04)
+    assert border == pytest.approx(inside, abs=0.04) and inside == pytest.approx(0.27, abs=0.03)
+    assert (border, inside) == pytest.approx(dissolve_rates(plans))
 
 
 def test_the_first_step_of_an_event_is_any_step_of_its_footage(plans: list[TimelinePlan]) -> None:

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from densevid.data.clip_collection import ClipCollection
 from densevid.data.near_duplicates import near_duplicates
 from densevid.data.timeline_layout import LayoutTable, covered
+from densevid.data.timeline_plan import TimelinePlan
 from densevid.data.timelines import Timeline, TimelineGenerator
 from densevid.errors import run_main
 from densevid.reproduce.baselines import training_fractions_of
@@ -92,6 +93,20 @@ def _depths(spans_E2: Spans) -> tuple[float, float]:
     return float((depth_G > 0) @ np.diff(edges)), float((depth_G > 1) @ np.diff(edges))
 
 
+def dissolve_rates(plans: Sequence[TimelinePlan]) -> tuple[float, float]:
+    """The share of the joints that are dissolves: where an event begins or ends, and inside events."""
+    at_border, inside = [], []
+    for plan in plans:
+        joint_J, soft = np.array(plan.starts[1:-1], dtype=np.int64), [dissolve.shot for dissolve in plan.dissolves]
+        soft_J = np.isin(np.arange(1, len(plan.shots)), soft)
+        spans_E2 = np.array([(event.start, event.end) for event in plan.events])
+        border_J = np.isin(joint_J, spans_E2)
+        inside_J = ((spans_E2[:, :1] < joint_J) & (joint_J < spans_E2[:, 1:])).any(axis=0) & ~border_J
+        at_border.append(soft_J[border_J])
+        inside.append(soft_J[inside_J])
+    return float(np.concatenate(at_border).mean()), float(np.concatenate(inside).mean())
+
+
 def report(collection: ClipCollection, train: str, split: str, videos: int, layouts: LayoutTable | None) -> None:
     """Print everything."""
     learning, asking = (TimelineGenerator(collection, name, seed=0) for name in (train, split))
@@ -100,12 +115,19 @@ def report(collection: ClipCollection, train: str, split: str, videos: int, layo
     asked = [asking.video(index) for index in range(videos)]
     rate = videos / (time.process_time() - begin)
     print(f"{videos} timelines of {split}, made at {rate:,.0f} a second of one core's time")
+    for name, timelines in ((train, seen), (split, asked)):
+        _print_footage(name, [timeline.plan for timeline in timelines])
     _print_probe(labelled_steps(seen), labelled_steps(asked), train, split)
     if layouts is not None:
         _print_layouts(asked, layouts)
     _print_recall(asked[:100], PriorGrid.fit(training_fractions_of([timeline.plan for timeline in seen])))
     alike = near_duplicates(collection, split)
     print(f"clips of {split} that look like one outside it (cosine .9 or more): {len(alike)}")
+
+
+def _print_footage(split: str, plans: Sequence[TimelinePlan]) -> None:
+    border, inside = dissolve_rates(plans)
+    print(f"{split}: {border:.3f} of the joints at borders are dissolves, {inside:.3f} of those inside events")
 
 
 def _print_probe(seen: tuple[FloatArray, Bools], asked: tuple[FloatArray, Bools], train: str, split: str) -> None:
