@@ -14,7 +14,7 @@ from densevid.data.timeline_plan import TimelinePlan
 from densevid.data.timeline_sentences import content_words, implied
 from densevid.data.timelines import TimelineGenerator, blend
 from densevid.errors import InputError
-from densevid.reproduce.timeline_report import dissolve_rates
+from densevid.reproduce.timeline_report import dissolve_rates, shots_of_events
 
 VIDEOS = 400
 
@@ -84,17 +84,20 @@ def test_background_is_footage_that_is_never_captioned(generator: TimelineGenera
     assert {clip.source for clip in other_seed.pool.background.clips} == aside
 
 
-def test_an_event_is_one_to_five_shots_of_real_footage(plans: list[TimelinePlan]) -> None:
-    counts = set()
+def test_an_event_is_one_to_five_shots_of_its_own_and_those_it_shares(plans: list[TimelinePlan]) -> None:
+    own_shots, all_shots = [], []
     for plan in plans:
         for shot in plan.shots:
             assert 0 <= shot.first < shot.first + shot.ticks <= shot.clip_ticks == shot.clip.rows
         starts = np.repeat(np.arange(len(plan.shots)), [shot.ticks for shot in plan.shots])
-        for number in range(len(plan.events)):
+        for number, event in enumerate(plan.events):
             own = alone(plan, number)
-            if len(own):
-                counts.add(len(np.unique(starts[own])))
-    assert counts == {1, 2, 3, 4, 5}
+            own_shots.append(len(np.unique(starts[own])))
+            all_shots.append(len(shots_between(plan, event.start, event.end)))
+            assert len(own) < event.end - event.start or all_shots[-1] <= 5, "more than five are shared in part"
+    assert set(own_shots) - {0} == {1, 2, 3, 4, 5}
+    assert max(all_shots) > 5
+    assert np.array_equal(shots_of_events(plans), [all_shots, own_shots])
 
 
 def test_sentences_hold_for_all_shots_of_an_event_and_not_for_its_neighbours(plans: list[TimelinePlan]) -> None:

@@ -21,6 +21,7 @@ from densevid.reproduce.timeline_report import (
     distance,
     labelled_steps,
     linear_probe,
+    shots_of_events,
 )
 
 Array = npt.NDArray[Any]
@@ -105,6 +106,13 @@ def plans(request: pytest.FixtureRequest, clips: ClipCollection) -> list[Timelin
 def test_dissolves_are_as_frequent_at_borders_as_inside_events(plans: list[TimelinePlan]) -> None:
     border, inside = dissolve_rates(plans)
     assert border == pytest.approx(inside, abs=0.025)  # three times what chance does to 1,000 videos
+
+
+def test_one_event_in_six_shows_more_than_five_shots_since_it_shares_some(plans: list[TimelinePlan]) -> None:
+    whole, alone = shots_of_events(plans)
+    assert alone.max() == 5
+    assert (whole > 5).mean() == pytest.approx(0.16, abs=0.03)
+    assert (whole[whole == alone] <= 5).all()
 
 
 def test_events_lie_as_in_activitynet(shared: Path, clips: ClipCollection) -> None:

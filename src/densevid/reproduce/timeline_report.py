@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from densevid.data.clip_collection import ClipCollection
 from densevid.data.near_duplicates import near_duplicates
-from densevid.data.timeline_layout import LayoutTable, covered
+from densevid.data.timeline_layout import MOST_SHOTS, LayoutTable, covered
 from densevid.data.timeline_plan import TimelinePlan
 from densevid.data.timelines import Timeline, TimelineGenerator
 from densevid.errors import run_main
@@ -35,6 +35,7 @@ from densevid.reproduce.span_baselines import (
 from densevid.tracks import FloatArray
 
 Bools = npt.NDArray[np.bool_]
+Counts = npt.NDArray[np.int64]
 ALLOWED = (1, 10, 50, 100)
 
 
@@ -107,6 +108,18 @@ def dissolve_rates(plans: Sequence[TimelinePlan]) -> tuple[float, float]:
     return float(np.concatenate(at_border).mean()), float(np.concatenate(inside).mean())
 
 
+def shots_of_events(plans: Sequence[TimelinePlan]) -> tuple[Counts, Counts]:
+    """Of all events: the shots that are seen in the whole span, and those while no other event is (0: never alone)."""
+    whole, alone = [], []
+    for plan in plans:
+        shot_T = np.repeat(np.arange(len(plan.shots)), [shot.ticks for shot in plan.shots])
+        inside_ET = covered(np.array([(event.start, event.end) for event in plan.events]), np.arange(plan.ticks + 1))
+        alone_ET = inside_ET & (inside_ET.sum(axis=0) == 1)
+        whole += [len(np.unique(shot_T[inside_T])) for inside_T in inside_ET]
+        alone += [len(np.unique(shot_T[alone_T])) for alone_T in alone_ET]
+    return np.array(whole), np.array(alone)
+
+
 def report(collection: ClipCollection, train: str, split: str, videos: int, layouts: LayoutTable | None) -> None:
     """Print everything."""
     learning, asking = (TimelineGenerator(collection, name, seed=0) for name in (train, split))
@@ -128,6 +141,10 @@ def report(collection: ClipCollection, train: str, split: str, videos: int, layo
 def _print_footage(split: str, plans: Sequence[TimelinePlan]) -> None:
     border, inside = dissolve_rates(plans)
     print(f"{split}: {border:.3f} of the joints at borders are dissolves, {inside:.3f} of those inside events")
+    whole_E, alone_E = shots_of_events(plans)
+    shares = ", ".join(f"{shots}: {(whole_E == shots).mean():.3f}" for shots in range(1, MOST_SHOTS + 1))
+    more = f"more: {(whole_E > MOST_SHOTS).mean():.3f}, at most {whole_E.max()}"
+    print(f"{split}: shots of an event, over its whole span {shares}, {more}; alone at most {alone_E.max()}")
 
 
 def _print_probe(seen: tuple[FloatArray, Bools], asked: tuple[FloatArray, Bools], train: str, split: str) -> None:
