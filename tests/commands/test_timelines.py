@@ -73,6 +73,75 @@ def test_the_same_command_resumes_and_another_seed_is_refused(
     assert "holds another set of timelines" in capsys.readouterr().err
 
 
+def write_layouts(path: Path, *, seconds: float = 40.0) -> Path:
+    spans = [[[0, seconds / 2], [seconds / 2, seconds]], [[0, seconds / 4], [seconds / 4, seconds]]]
+    content = {f"v{number}": {"duration": seconds, "timestamps": span} for number, span in enumerate(spans * 10)}
+    path.write_text(json.dumps(content))
+    return path
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_set_of_other_layouts_is_refused_and_left_as_it_is(
+    clips: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, layouts = tmp_path / "set", write_layouts(tmp_path / "layouts.json")
+    words = (clips, "--split", "test", "--videos", 3, "--out", out)
+    assert timelines(*words) == 0
+    before = contents(out)
+    assert timelines(*words, "--layouts", layouts) == 2
+    error = capsys.readouterr().err
+    assert "holds another set of timelines (not the same: layouts); choose another folder" in error
+    assert error.count("\n") == 1 and contents(out) == before
+    again = (clips, "--split", "test", "--videos", 3, "--layouts", layouts, "--out", tmp_path / "other")
+    assert timelines(*again) == 0
+    assert timelines(*again) == 0, "the same layouts resume"
+    write_layouts(layouts, seconds=44.0)
+    assert timelines(*again) == 2, "the file has changed"
+
+
+@pytest.mark.parametrize("kind", [(), ("--single",)])
+def test_a_set_of_other_features_is_refused(
+    clips: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: tuple[str, ...]
+) -> None:
+    values = np.load(clips / "features.npy")
+    entries = json.loads((clips / "clips.json").read_text())
+    for number, store in enumerate(("one", "two")):
+        (tmp_path / store).mkdir()
+        for name, entry in entries.items():
+            rows = values[entry["first_row"] : entry["first_row"] + entry["rows"]]
+            np.save(tmp_path / store / f"{name}.npy", rows + np.float16(number))
+        (tmp_path / store / "a_duration_frame.csv").write_text(
+            "".join(f"{name},{entry['seconds']},{entry['rows']}\n" for name, entry in entries.items())
+        )
+    words = (clips, "--split", "test", "--videos", 3, "--out", tmp_path / "set", *kind)
+    assert timelines(*words, "--features", tmp_path / "one") == 0
+    assert timelines(*words, "--features", tmp_path / "one") == 0
+    before = contents(tmp_path / "set" / "features")
+    capsys.readouterr()
+    assert timelines(*words, "--features", tmp_path / "two") == 2
+    assert "(not the same: features)" in capsys.readouterr().err
+    assert contents(tmp_path / "set" / "features") == before
+
+
+def test_a_set_of_an_earlier_version_resumes_where_its_videos_fit(
+    clips: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, layouts = tmp_path / "set", write_layouts(tmp_path / "layouts.json")
+    words = (clips, "--split", "test", "--videos", 3, "--out", out)
+    assert timelines(*words) == 0
+    about = json.loads((out / "timelines.json").read_text())
+    del about["settings"]["layouts"]
+    (out / "timelines.json").write_text(json.dumps(about))
+    assert timelines(*words, "--layouts", layouts) == 2
+    assert "does not say its layouts, and its videos are not those of this command" in capsys.readouterr().err
+    assert "layouts" not in json.loads((out / "timelines.json").read_text())["settings"]
+    assert timelines(*words) == 0
+    assert "layouts" in json.loads((out / "timelines.json").read_text())["settings"]
+
+
 def test_clips_as_they_are(clips: Path, tmp_path: Path) -> None:
     out = tmp_path / "single"
     assert timelines(clips, "--split", "test", "--single", "--out", out) == 0

@@ -11,7 +11,9 @@ import pytest
 
 from clip_collections import write_collection
 from densevid.data.clip_collection import ClipCollection, share_of
+from densevid.data.feature_store import FeatureStore
 from densevid.errors import InputError
+from densevid.tracks import Clock, FeatureTrack
 
 
 @pytest.fixture
@@ -113,3 +115,35 @@ def test_a_clip_name_cannot_leave_the_folder(folder: Path) -> None:
     (folder / "clips.json").write_text(json.dumps(content))
     with pytest.raises(InputError, match="not a usable clip name"):
         ClipCollection.read(folder)
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf])
+def test_a_row_that_is_no_number_is_named_with_its_clip_when_the_collection_is_read(
+    tmp_path: Path, wrong: float
+) -> None:
+    folder = write_collection(tmp_path / "clips", clips=20)
+    values = np.load(folder / "features.npy")
+    entry = json.loads((folder / "clips.json").read_text())["clip7"]
+    values[entry["first_row"] + 3, 5] = wrong
+    np.save(folder / "features.npy", values)
+    row = entry["first_row"] + 3
+    with pytest.raises(InputError, match=rf"features.npy: row {row} \(row 3 of clip7\) holds NaN or infinity; "):
+        ClipCollection.read(folder)
+    values[entry["first_row"] + 3, 5] = 0
+    np.save(folder / "features.npy", np.concatenate([values, np.full((1, values.shape[1]), wrong, values.dtype)]))
+    ClipCollection.read(folder)  # a row of no clip is never shown
+
+
+def test_a_store_that_holds_nan_is_named_with_the_clip(tmp_path: Path) -> None:
+    folder = write_collection(tmp_path / "clips", clips=20)
+    streams = (("clip", 16),)
+    store = FeatureStore.create(tmp_path / "store", streams, dtype="float32")
+    for name in ("clip1", "clip2"):
+        store.add(name, FeatureTrack(np.ones((9, 16), dtype=np.float32), Clock.uniform(0.5), streams))
+    (data,) = (tmp_path / "store").glob("shard-*.data")
+    content = bytearray(data.read_bytes())
+    place = bytes(content).rindex(np.ones(9 * 16, dtype="<f4").tobytes())
+    content[place + 4 * 16 * 2 : place + 4 * 16 * 2 + 4] = np.float32(np.nan).tobytes()
+    data.write_bytes(content)
+    with pytest.raises(InputError, match=r"store: row 2 of clip2 holds NaN or infinity; "):
+        ClipCollection.read(folder, features=tmp_path / "store")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import sys
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -108,7 +109,7 @@ def test_a_choice_of_duration_files_is_the_users(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="several duration files"):
         open_features(tmp_path)
     assert step_seconds(open_features(tmp_path, seconds_per_step=0.25).track("a")) == 0.25
-    with pytest.raises(InputError, match=r"not a readable duration file"):
+    with pytest.raises(InputError, match=r"nowhere\.csv: no such duration file"):
         open_features(tmp_path, durations=tmp_path / "nowhere.csv")
 
 
@@ -303,6 +304,29 @@ def test_nothing_there_is_one_line(tmp_path: Path) -> None:
         open_features(tmp_path / "file.txt")
     with pytest.raises(InputError, match="seconds per step must be positive"):
         open_features(tmp_path, seconds_per_step=0.0)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"seconds_per_step": 0.25}, r"store: a store has its own clock; leave --seconds-per-step out"),
+        ({"durations": "some.csv"}, r"store: a store has its own clock; leave --durations out"),
+        ({"seconds_per_step": -2.0}, r"seconds per step must be positive"),
+        ({"seconds_per_step": float("nan")}, r"seconds per step must be positive"),
+    ],
+)
+def test_a_store_takes_no_other_clock(tmp_path: Path, given: dict[str, Any], message: str) -> None:
+    FeatureStore.create(tmp_path / "store", (("clip", 4),))
+    with pytest.raises(InputError, match=message):
+        open_features(tmp_path / "store", **given)
+    open_features(tmp_path / "store", durations={"v": 3.0})  # what annotations know is no wish
+
+
+def test_an_absent_duration_file_is_said_before_features_are_looked_at(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.npy").write_bytes(b"broken")
+    with pytest.raises(InputError, match=r"absent\.csv: no such duration file$"):
+        open_features(tmp_path / "in", durations=tmp_path / "absent.csv")
 
 
 def test_an_unknown_id_is_no_path(tmp_path: Path) -> None:

@@ -13,8 +13,16 @@ import pytest
 from densevid.data.clip_collection import ClipCollection
 from densevid.data.near_duplicates import near_duplicates
 from densevid.data.timeline_layout import LayoutTable
+from densevid.data.timeline_plan import TimelinePlan
 from densevid.data.timelines import TimelineGenerator
-from densevid.reproduce.timeline_report import area_under_curve, distance, labelled_steps, linear_probe
+from densevid.reproduce.timeline_report import (
+    area_under_curve,
+    dissolve_rates,
+    distance,
+    labelled_steps,
+    linear_probe,
+    shots_of_events,
+)
 
 Array = npt.NDArray[Any]
 PROBED = 500  # videos to learn from, and as many to be asked about
@@ -87,6 +95,24 @@ def test_neighbouring_steps_are_repeated_no_more_at_borders(val: TimelineGenerat
         for kind in (True, False):
             same[kind] += repeats[first == kind].tolist()
     assert np.mean(same[True]) <= np.mean(same[False]) + 0.005
+
+
+@pytest.fixture(scope="module", params=["train", "val"])
+def plans(request: pytest.FixtureRequest, clips: ClipCollection) -> list[TimelinePlan]:
+    generator = TimelineGenerator(clips, request.param, seed=0)
+    return [generator.plan(index) for index in range(1000)]
+
+
+def test_dissolves_are_as_frequent_at_borders_as_inside_events(plans: list[TimelinePlan]) -> None:
+    border, inside = dissolve_rates(plans)
+    assert border == pytest.approx(inside, abs=0.025)  # three times what chance does to 1,000 videos
+
+
+def test_one_event_in_six_shows_more_than_five_shots_since_it_shares_some(plans: list[TimelinePlan]) -> None:
+    whole, alone = shots_of_events(plans)
+    assert alone.max() == 5
+    assert (whole > 5).mean() == pytest.approx(0.16, abs=0.03)
+    assert (whole[whole == alone] <= 5).all()
 
 
 def test_events_lie_as_in_activitynet(shared: Path, clips: ClipCollection) -> None:

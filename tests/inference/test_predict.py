@@ -57,14 +57,13 @@ def results(folder: Path) -> dict[str, list[dict[str, Any]]]:
     return content
 
 
-def test_a_step_length_for_a_store_is_said_to_change_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_step_length_for_a_store_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     streams = tuple(STREAMS.items())
     with FeatureStore.create(folder / "store", streams).writer() as writer:
         writer.add("a", FeatureTrack(np.ones((9, 10), dtype=np.float32), Clock.uniform(0.5), streams))
     flags = ["--features", str(folder / "store"), "--seconds-per-step", "0.25"]
-    assert main(command(folder, *flags)) == 0
-    assert "a store, which has its own clocks" in capsys.readouterr().err
-    assert max(row["timestamp"][1] for row in results(folder)["a"]) > 0.25 * 9
+    assert main(command(folder, *flags)) == 2
+    assert "a store has its own clock; leave --seconds-per-step out" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("compat", ["paper", "released"])

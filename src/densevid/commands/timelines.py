@@ -2,10 +2,10 @@
 
 FOLDER holds clips.json, {clip: {"split", "seconds", "captions", "source"}}, and either features.npy (a clip's rows are
 first_row .. first_row + rows) or clips/CLIP.mp4. A clip without captions is background. The timelines are composed, not
-filmed: their events lie as in real videos of ActivityNet Captions, each event shows one to five shots that a human
-sentence holds for, and footage that is set aside shows between them. The same seed gives the same set. Written are
-DIR/features (a store) or DIR/videos/*.mp4, and DIR/references_1.json, references_2.json, ... in ActivityNet's form, one
-per annotator.
+filmed: their events lie as in real videos of ActivityNet Captions, each event shows one to five shots of its own that a
+human sentence holds for (where events overlap they share shots, so a span may hold more), and footage that is set aside
+shows between them. The same seed gives the same set. Written are DIR/features (a store) or DIR/videos/*.mp4, and
+DIR/references_1.json, references_2.json, ... in ActivityNet's form, one per annotator.
 SPLIT-dev is a tenth of a split by source, SPLIT-fit the rest. docs/timelines.md tells how it is done.
 
 Examples:

@@ -67,10 +67,11 @@ class ClipCollection:
             raise InputError(f"{folder / 'clips.json'}: expected {{clip: {{...}}}} with at least one clip")
         clips = tuple(_clip(f"{folder / 'clips.json'}: {name}", name, entry) for name, entry in content.items())
         if features is not None:
-            return _with_extracted(folder, clips, open_features(features))
+            return _with_extracted(folder, clips, open_features(features), features)
         if (folder / "features.npy").exists() and not pixels:
             values_RF = _open_features(folder / "features.npy")
             _check_rows(folder / "clips.json", clips, len(values_RF))
+            _require_numbers(folder / "features.npy", clips, values_RF)
             return cls(folder, clips, values_RF)
         if not (folder / "clips").is_dir():
             if pixels:
@@ -135,12 +136,21 @@ class ClipCollection:
         return FeatureRecipe({"name": "clip-features", "width": width, "seconds_per_step": rate})
 
     @property
+    def fingerprint(self) -> str:
+        """A hash of the features and of whose they are, wherever they come from."""
+        digest = hashlib.sha256("".join(f"{clip.name}\0{clip.rows}\n" for clip in self.clips).encode())
+        if self.features is not None:
+            digest.update(f"{self.features.shape}\0{self.features.dtype}".encode())
+            digest.update(np.ascontiguousarray(self.features).data)
+        return f"sha256:{digest.hexdigest()}"
+
+    @property
     def reduction(self) -> Reduction | None:
         """What the extracted features were reduced by."""
         return reduction_of(self.extracted)
 
 
-def _with_extracted(folder: Path, clips: Sequence[Clip], source: FeatureSource) -> ClipCollection:
+def _with_extracted(folder: Path, clips: Sequence[Clip], source: FeatureSource, where: Path) -> ClipCollection:
     """The clips that features were extracted from; its rows are theirs, one clip after the other."""
     clips = [clip for clip in clips if clip.name in source]
     if not clips:
@@ -151,7 +161,9 @@ def _with_extracted(folder: Path, clips: Sequence[Clip], source: FeatureSource) 
         replace(clip, first_row=first, rows=len(values))
         for clip, first, values in zip(clips, first_N, tracks, strict=False)
     ]
-    return ClipCollection(folder, tuple(placed), np.concatenate(tracks), source)
+    values_RF = np.concatenate(tracks)
+    _require_numbers(where, placed, values_RF)
+    return ClipCollection(folder, tuple(placed), values_RF, source)
 
 
 def share_of(text: str, purpose: str) -> float:
@@ -224,3 +236,14 @@ def _check_rows(path: Path, clips: Sequence[Clip], rows: int) -> None:
             raise InputError(
                 f"{path}: {clip.name}: rows {clip.first_row} to {last} are not in features.npy ({rows} rows)"
             )
+
+
+def _require_numbers(path: Path, clips: Sequence[Clip], values_RF: FloatArray) -> None:
+    """Look at the rows of every clip once: in a composed video nobody would find the clip again."""
+    for clip in clips:
+        finite_TF = np.isfinite(values_RF[clip.first_row : clip.first_row + clip.rows])
+        if not finite_TF.all():
+            step = int(np.argmin(finite_TF.all(axis=1)))
+            row = f"row {step} of {clip.name}"
+            row = f"row {clip.first_row + step} ({row})" if path.suffix == ".npy" else row
+            raise InputError(f"{path}: {row} holds NaN or infinity; correct it or leave the clip out of clips.json")

@@ -16,6 +16,7 @@ from densevid.data.npy_features import open_npy_folder
 from densevid.data.step_clocks import RELEASED_SAMPLING, Formula, StepClocks, read_duration_file
 from densevid.data.store_format import MANIFEST
 from densevid.errors import InputError
+from densevid.tracks import Clock
 
 Durations = Path | str | Mapping[str, float | None]
 
@@ -32,13 +33,16 @@ def open_features(
     """Open features: our store, the release's pairs of .npy files, one .npy a video, or an HDF5 file.
 
     `durations` is a `*_duration_frame.csv` (without one it is looked for beside the features), or seconds by video, as
-    annotations know them. `seconds_per_step` overrules it. A store has its own clocks and needs neither. A video
-    without a duration has the usual seconds per step in the release's layout.
+    annotations know them. `seconds_per_step` overrules it. A store has its own clocks: a number or a file for one is an
+    error. A video without a duration has the usual seconds per step in the release's layout.
     """
+    if seconds_per_step is not None:
+        Clock.uniform(seconds_per_step)  # an error if there is no such clock
     path = Path(path)
     if not path.exists():
         raise InputError(f"{path}: no such file or folder")
     if (path / MANIFEST).exists():
+        _require_no_clock(path, durations, seconds_per_step)
         return FeatureStore.open(path)
     clocks = _clocks(path, durations, seconds_per_step, duration_formula)
     clocks = replace(clocks, otherwise=usual_seconds_per_step)
@@ -47,6 +51,14 @@ def open_features(
     if is_hdf5(path):
         return HDF5Features(path, clocks)
     raise InputError(f"{path}: neither a folder of features nor an HDF5 file")
+
+
+def _require_no_clock(store: Path, durations: Durations | None, seconds_per_step: float | None) -> None:
+    """What annotations say of durations is known and not asked for, so it may be given with a store."""
+    asked = {"--seconds-per-step": seconds_per_step is not None, "--durations": isinstance(durations, (str, Path))}
+    if any(asked.values()):
+        needless = " and ".join(flag for flag, given in asked.items() if given)
+        raise InputError(f"{store}: a store has its own clock; leave {needless} out")
 
 
 def _clocks(path: Path, durations: Durations | None, seconds_per_step: float | None, formula: Formula) -> StepClocks:

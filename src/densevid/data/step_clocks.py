@@ -88,5 +88,7 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
             for line, row in enumerate(csv.reader(file), start=1):
                 if any(row):
                     yield line, [cell.strip() for cell in row]
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such duration file") from None
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path}: not a readable duration file ({error})") from error

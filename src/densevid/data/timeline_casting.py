@@ -44,7 +44,8 @@ def compose(rng: np.random.Generator, pool: FootagePool, layout: Layout) -> Time
             shots = casting.shots()
             spans = zip(layout.spans_E2.tolist(), sentences, strict=True)
             events = [TimelineEvent(start, end, tuple(said)) for (start, end), said in spans]
-            return TimelinePlan(pool.tick, shots, draw_dissolves(rng, shots, pool.tick), events)
+            borders = set(layout.spans_E2.ravel().tolist())
+            return TimelinePlan(pool.tick, shots, draw_dissolves(rng, shots, pool.tick, borders), events)
     return None
 
 

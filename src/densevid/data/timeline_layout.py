@@ -8,6 +8,7 @@ features, or one frame.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -106,6 +107,14 @@ class LayoutTable:
 
     def __len__(self) -> int:
         return len(self.seconds_V)
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the figures, however the file was written that they come from."""
+        digest = hashlib.sha256(np.array([len(spans_E2) for spans_E2 in self.spans_V], dtype="<i8").tobytes())
+        for figures in (self.seconds_V, np.concatenate(self.spans_V)):
+            digest.update(np.ascontiguousarray(figures, dtype="<f8").data)
+        return f"sha256:{digest.hexdigest()}"
 
     def part(self, *, training: bool) -> LayoutTable:
         """Those for training, or the fifth that is held out for evaluation."""

@@ -8,7 +8,7 @@ DIR/timelines.json                               how the set was made, and what 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,11 @@ from typing import Any
 import numpy as np
 
 from densevid.artifacts import hash_of, provenance, read_json, write_json
+from densevid.data.annotations import read_annotations
 from densevid.data.clip_collection import ClipCollection
 from densevid.data.feature_store import FeatureStore
 from densevid.data.near_duplicates import near_duplicates
+from densevid.data.store_format import MANIFEST
 from densevid.data.timeline_plan import TimelinePlan
 from densevid.data.timeline_sources import ClipFeatures
 from densevid.data.timelines import FRAME_RATE, TimelineGenerator
@@ -26,15 +28,19 @@ from densevid.errors import InputError
 from densevid.video.reduction import FILE as REDUCTION
 
 Told = tuple[float, list[tuple[tuple[float, float], Sequence[str]]]]  # duration, (span, sentences) of each event
+Lengths = Iterable[tuple[str, float]]  # seconds of each video
 Done = Callable[[str], None]
 ABOUT = "timelines.json"
+NOT_ALWAYS_SAID = ("layouts", "features")  # sets of earlier versions lack them; there the videos' lengths must do
 COMMIT_EVERY = 32
 
 
 def write_timelines(generator: TimelineGenerator, count: int, folder: Path, annotators: int, done: Done) -> None:
     """Write `count` timelines; what an earlier, interrupted call has finished stays."""
     settings = {"split": generator.split, "seed": generator.seed, "videos": count, "annotators": annotators}
-    about = _begin(folder, generator.collection, "timelines", settings)
+    settings["layouts"] = generator.layouts.fingerprint
+    lengths = ((generator.name(index), generator.plan(index).seconds) for index in range(count))
+    about = _begin(folder, generator.collection, "timelines", settings, lengths)
     write = _write_pictures if generator.collection.features is None else _write_features
     told: dict[str, Told] = {}
     for video, plan in write(generator, count, folder):
@@ -45,8 +51,9 @@ def write_timelines(generator: TimelineGenerator, count: int, folder: Path, anno
 
 def write_clips(collection: ClipCollection, split: str, folder: Path, annotators: int | None, done: Done) -> None:
     """Write the clips of a split as they are, each one video with one event."""
-    about = _begin(folder, collection, "clips", {"split": split, "annotators": annotators})
     source = ClipFeatures(collection, split)
+    lengths = ((video, source.extent(video).duration or 0.0) for video in source.videos())
+    about = _begin(folder, collection, "clips", {"split": split, "annotators": annotators}, lengths)
     store = _store(folder, collection)
     told: dict[str, Told] = {}
     with store.writer(commit_every=COMMIT_EVERY) as writer:
@@ -113,25 +120,58 @@ def _store(folder: Path, collection: ClipCollection) -> FeatureStore:
     return store
 
 
-def _begin(folder: Path, collection: ClipCollection, kind: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+def _begin(
+    folder: Path, collection: ClipCollection, kind: str, settings: Mapping[str, Any], lengths: Lengths
+) -> dict[str, Any]:
     """Claim the folder: one that holds another set, or half of one, is refused."""
     inputs = [collection.folder / "clips.json"]
     if collection.extracted is None:
         inputs.append(collection.folder / ("features.npy" if collection.features is not None else "clips"))
+    else:
+        settings = {**settings, "features": collection.fingerprint}
     made_by = provenance(command="timelines", inputs=inputs, config_hash=hash_of(settings))
     about = {"kind": kind, "composed": kind == "timelines", "settings": dict(settings), "complete": False}
+    about["provenance"] = made_by
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder}: exists and is not a folder")
     if (folder / ABOUT).exists():
-        found = read_json(folder / ABOUT)
-        same = isinstance(found, dict) and found.get("kind") == kind and found.get("settings") == about["settings"]
-        if not same or found.get("provenance", {}).get("inputs") != made_by["inputs"]:
-            raise InputError(f"{folder}: holds another set of timelines; choose another folder")
+        _require_same(folder, read_json(folder / ABOUT), about, lengths)
     elif folder.exists() and any(folder.iterdir()):
         raise InputError(f"{folder}: is not empty and holds no timelines; choose another folder")
-    about["provenance"] = made_by
     write_json(folder / ABOUT, about)
     return about
+
+
+def _require_same(folder: Path, found: Any, wanted: Mapping[str, Any], lengths: Lengths) -> None:
+    """Refuse a folder whose set was made of something else; what is written already would stay as it is."""
+    before, now = _made_of(found), _made_of(wanted)
+    unsaid = [key for key in NOT_ALWAYS_SAID if key in now and key not in before]
+    keys = [key for key in {**now, **before} if key not in unsaid and before.get(key) != now.get(key)]
+    if keys:
+        raise InputError(
+            f"{folder}: holds another set of timelines (not the same: {', '.join(keys)}); choose another folder"
+        )
+    if unsaid and _kept(folder).items() - set(lengths):
+        reason = f"does not say its {' and '.join(unsaid)}, and its videos are not those of this command"
+        raise InputError(f"{folder}: {reason}; choose another folder")
+
+
+def _made_of(about: Any) -> dict[str, Any]:
+    """What decides what a set holds: its kind, its settings, and the files that were read."""
+    if not isinstance(about, dict):
+        return {}
+    parts = about.get("settings"), about.get("provenance", {}).get("inputs")
+    settings, inputs = (part if isinstance(part, dict) else {} for part in parts)
+    return {"kind": about.get("kind"), **settings, **inputs}
+
+
+def _kept(folder: Path) -> Mapping[str, float | None]:
+    """The seconds of the videos that an earlier call has written; of pictures, those of a whole set alone."""
+    if (folder / "features" / MANIFEST).exists():
+        store = FeatureStore.open(folder / "features")
+        return {video: store.extent(video).duration for video in store.videos()}
+    told = folder / "references_1.json"
+    return read_annotations(told).durations if told.exists() else {}
 
 
 def _finish(

@@ -17,7 +17,7 @@ from densevid.data.clip_collection import ClipCollection, share_of
 from densevid.data.timeline_casting import compose
 from densevid.data.timeline_layout import Layout, LayoutTable
 from densevid.data.timeline_plan import Shot, TimelinePlan, draw_dissolves, draw_ring, draw_window
-from densevid.data.timeline_pool import FootagePool
+from densevid.data.timeline_pool import FEWEST_TEXTS, FootagePool
 from densevid.errors import InputError
 from densevid.tracks import Clock, FeatureTrack, FloatArray
 
@@ -70,7 +70,7 @@ class TimelineGenerator:
             plan = compose(rng, self.pool, layout) if layout else None
             if plan:
                 return plan
-        raise InputError(f"split {self.split!r} of {self.collection.folder}: its clips are too few to fill a timeline")
+        raise self._unfilled()
 
     def quiet_plan(self, index: int) -> TimelinePlan:
         """A video as long as any other that shows quiet clips alone, each as it is, round and round."""
@@ -100,6 +100,15 @@ class TimelineGenerator:
         clock, recipe = Clock.uniform(self.tick), self.collection.recipe.id
         values_TF = blended(self.collection.features, plan)
         return Timeline(name, FeatureTrack(values_TF, clock, self.collection.streams, recipe, plan.seconds), plan)
+
+    def _unfilled(self) -> InputError:
+        """The error for clips that no timeline can be made of."""
+        where, clips = f"split {self.split!r} of {self.collection.folder}", self.pool.events.clips
+        if untold := sum(len(clip.captions) < FEWEST_TEXTS for clip in clips):
+            short = f"{untold} of the {len(clips)} clips that are not background have fewer"
+            need = f"an event needs {FEWEST_TEXTS} sentences"
+            return InputError(f"{where}: {need}, and {short}; the others cannot fill a timeline")
+        return InputError(f"{where}: its clips are too few to fill a timeline")
 
     def _layout(self, number: int) -> Layout | None:
         if number not in self._fitted:

@@ -18,7 +18,6 @@ from densevid.config import Config
 from densevid.data.annotation_files import read_annotation_file
 from densevid.data.feature_layouts import open_features
 from densevid.data.feature_source import FeatureSource, check_recipe
-from densevid.data.feature_store import FeatureStore
 from densevid.errors import InputError
 from densevid.events import Event
 from densevid.inference.calibration import Calibration
@@ -167,10 +166,6 @@ def open_job(job: PredictionJob, report: Report = lambda line: None) -> OpenedJo
         duration_formula=config.features.duration_formula,
         usual_seconds_per_step=config.features.seconds_per_step,
     )
-    if isinstance(source, FeatureStore) and (job.durations or job.seconds_per_step is not None):
-        report(
-            f"{job.features} is a store, which has its own clocks; --durations and --seconds-per-step change nothing"
-        )
     streams = tuple(zip(config.features.streams, config.features.widths, strict=True))
     warning = check_recipe(loaded.recipe, streams, source)
     segments = None if job.segments is None else read_segments(job.segments, report)

@@ -18,7 +18,8 @@ import numpy.typing as npt
 
 from densevid.data.clip_collection import ClipCollection
 from densevid.data.near_duplicates import near_duplicates
-from densevid.data.timeline_layout import LayoutTable, covered
+from densevid.data.timeline_layout import MOST_SHOTS, LayoutTable, covered
+from densevid.data.timeline_plan import TimelinePlan
 from densevid.data.timelines import Timeline, TimelineGenerator
 from densevid.errors import run_main
 from densevid.reproduce.baselines import training_fractions_of
@@ -34,6 +35,7 @@ from densevid.reproduce.span_baselines import (
 from densevid.tracks import FloatArray
 
 Bools = npt.NDArray[np.bool_]
+Counts = npt.NDArray[np.int64]
 ALLOWED = (1, 10, 50, 100)
 
 
@@ -92,6 +94,32 @@ def _depths(spans_E2: Spans) -> tuple[float, float]:
     return float((depth_G > 0) @ np.diff(edges)), float((depth_G > 1) @ np.diff(edges))
 
 
+def dissolve_rates(plans: Sequence[TimelinePlan]) -> tuple[float, float]:
+    """The share of the joints that are dissolves: where an event begins or ends, and inside events."""
+    at_border, inside = [], []
+    for plan in plans:
+        joint_J, soft = np.array(plan.starts[1:-1], dtype=np.int64), [dissolve.shot for dissolve in plan.dissolves]
+        soft_J = np.isin(np.arange(1, len(plan.shots)), soft)
+        spans_E2 = np.array([(event.start, event.end) for event in plan.events])
+        border_J = np.isin(joint_J, spans_E2)
+        inside_J = ((spans_E2[:, :1] < joint_J) & (joint_J < spans_E2[:, 1:])).any(axis=0) & ~border_J
+        at_border.append(soft_J[border_J])
+        inside.append(soft_J[inside_J])
+    return float(np.concatenate(at_border).mean()), float(np.concatenate(inside).mean())
+
+
+def shots_of_events(plans: Sequence[TimelinePlan]) -> tuple[Counts, Counts]:
+    """Of all events: the shots that are seen in the whole span, and those while no other event is (0: never alone)."""
+    whole, alone = [], []
+    for plan in plans:
+        shot_T = np.repeat(np.arange(len(plan.shots)), [shot.ticks for shot in plan.shots])
+        inside_ET = covered(np.array([(event.start, event.end) for event in plan.events]), np.arange(plan.ticks + 1))
+        alone_ET = inside_ET & (inside_ET.sum(axis=0) == 1)
+        whole += [len(np.unique(shot_T[inside_T])) for inside_T in inside_ET]
+        alone += [len(np.unique(shot_T[alone_T])) for alone_T in alone_ET]
+    return np.array(whole), np.array(alone)
+
+
 def report(collection: ClipCollection, train: str, split: str, videos: int, layouts: LayoutTable | None) -> None:
     """Print everything."""
     learning, asking = (TimelineGenerator(collection, name, seed=0) for name in (train, split))
@@ -100,12 +128,23 @@ def report(collection: ClipCollection, train: str, split: str, videos: int, layo
     asked = [asking.video(index) for index in range(videos)]
     rate = videos / (time.process_time() - begin)
     print(f"{videos} timelines of {split}, made at {rate:,.0f} a second of one core's time")
+    for name, timelines in ((train, seen), (split, asked)):
+        _print_footage(name, [timeline.plan for timeline in timelines])
     _print_probe(labelled_steps(seen), labelled_steps(asked), train, split)
     if layouts is not None:
         _print_layouts(asked, layouts)
     _print_recall(asked[:100], PriorGrid.fit(training_fractions_of([timeline.plan for timeline in seen])))
     alike = near_duplicates(collection, split)
     print(f"clips of {split} that look like one outside it (cosine .9 or more): {len(alike)}")
+
+
+def _print_footage(split: str, plans: Sequence[TimelinePlan]) -> None:
+    border, inside = dissolve_rates(plans)
+    print(f"{split}: {border:.3f} of the joints at borders are dissolves, {inside:.3f} of those inside events")
+    whole_E, alone_E = shots_of_events(plans)
+    shares = ", ".join(f"{shots}: {(whole_E == shots).mean():.3f}" for shots in range(1, MOST_SHOTS + 1))
+    more = f"more: {(whole_E > MOST_SHOTS).mean():.3f}, at most {whole_E.max()}"
+    print(f"{split}: shots of an event, over its whole span {shares}, {more}; alone at most {alone_E.max()}")
 
 
 def _print_probe(seen: tuple[FloatArray, Bools], asked: tuple[FloatArray, Bools], train: str, split: str) -> None:
