@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 from itertools import islice
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from densevid.config import Config
 from densevid.data.batches import Batch, encode_all
 from densevid.data.clip_collection import ClipCollection
 from densevid.data.loading import Share
+from densevid.data.timeline_layout import LayoutTable
 from densevid.data.timeline_samples import TimelineLoader, TimelineSamples
 from densevid.data.timelines import TimelineGenerator
 from densevid.data.vocabulary import PAD, Vocabulary
@@ -155,6 +157,43 @@ def test_ranks_share_every_step(collection: ClipCollection) -> None:
     assert parts[0] | parts[1] == set(range(48)) and not parts[0] & parts[1]
     with pytest.raises(InputError, match="too small for 5 processes"):
         TimelineLoader(samples, 4, Share(0, 5))
+
+
+def numbers(batch: Batch) -> list[int]:
+    return [int(video.split("-")[2]) for video in batch.videos]
+
+
+@pytest.mark.parametrize("quiet", [0, 3])
+@pytest.mark.parametrize(("size", "ranks"), [(4, 2), (7, 3)])
+def test_a_step_has_the_same_samples_however_many_share_it(tmp_path: Path, quiet: int, size: int, ranks: int) -> None:
+    samples = make(ClipCollection.read(write_collection(tmp_path, quiet=quiet)), clips_per_batch=5, quiet_every=5)
+    whole = all_batches(TimelineLoader(samples, size), 0) + all_batches(TimelineLoader(samples, size), 1)
+    loaders = [TimelineLoader(samples, size, Share(rank, ranks)) for rank in range(ranks)]
+    shares = [all_batches(loader, 0) + all_batches(loader, 1) for loader in loaders]
+    for batch, *parts in zip(whole, *shares, strict=True):
+        assert sorted(n for part in parts for n in numbers(part)) == sorted(numbers(batch))
+        beside = sorted(int(n) for part in parts if part.clips for n in part.clips.sample_P)
+        assert batch.clips and beside == sorted(batch.clips.sample_P.tolist())
+        assert max(map(len, map(numbers, parts))) - min(map(len, map(numbers, parts))) <= 1
+        assert all(any(not video.endswith("quiet") for video in part.videos) for part in parts)
+
+
+def test_one_process_has_the_batches_that_sorting_composed_videos_gives(tmp_path: Path) -> None:
+    """Where every first layout can be filled, as on real training splits."""
+    collection = ClipCollection.read(write_collection(tmp_path, clips=300))
+    layouts = LayoutTable(np.linspace(20.0, 60.0, 30), [np.array([[0.0, 0.5], [0.5, 1.0]])] * 30)
+    generator = TimelineGenerator(collection, "train", layouts=layouts)
+    vocabulary = Vocabulary.build(generator.sentences(), min_count=1)
+    samples = TimelineSamples(generator, vocabulary, settings())
+    assert [samples.usual_steps(index) for index in range(48)] == [samples[index].steps for index in range(48)]
+    loader, size = TimelineLoader(samples, 4), 4
+    batches = all_batches(loader, 0) + all_batches(loader, 1)
+    for group in range(3):
+        first = group * 4 * size
+        together = sorted((samples[index] for index in range(first, first + 4 * size)), key=lambda s: s.steps)
+        places = np.random.default_rng((0, 7, first)).permutation(4).tolist()
+        wanted = [[s.video for s in together[place * size : (place + 1) * size]] for place in places]
+        assert [list(batch.videos) for batch in batches[group * 4 : group * 4 + 4]] == wanted
 
 
 def test_other_features_than_the_settings_want_are_refused(collection: ClipCollection) -> None:

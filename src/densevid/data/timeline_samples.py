@@ -33,7 +33,6 @@ SEGMENTS_APART = 64  # more than any video gives: keeps the numbers of segments 
 SORTED_TOGETHER = 4  # batches; those of similar length are padded less
 STEPS_APART, CLIP_STEPS_APART = 96, 32  # lengths of batches: few of them, since kernels are compiled for each
 LONGEST_CLIP = 64  # steps; of a longer one a part is shown
-Indices = tuple[list[int], list[int]]  # of videos and of clips
 
 
 class TimelineSamples(Dataset[Sample]):
@@ -92,6 +91,14 @@ class TimelineSamples(Dataset[Sample]):
         """Whether there is footage for videos in which nothing happens."""
         return len(self.generator.pool.quiet) > 0
 
+    def is_quiet(self, index: int) -> bool:
+        """Whether nothing happens in a video."""
+        return self.has_quiet and index % self.quiet_every == self.quiet_every - 1
+
+    def usual_steps(self, index: int) -> int:
+        """How long sample `index` is, told without composing it; see `TimelineGenerator.usual_ticks`."""
+        return min(self.window, self.generator.usual_ticks(index, quiet=self.is_quiet(index)))
+
     def summary(self) -> str:
         """One line."""
         pool = self.generator.pool
@@ -101,8 +108,7 @@ class TimelineSamples(Dataset[Sample]):
 
     def __getitem__(self, index: int) -> Sample:
         rng = np.random.default_rng((self.generator.seed, CHOICE, index))
-        is_quiet = self.has_quiet and index % self.quiet_every == self.quiet_every - 1
-        timeline = self.generator.quiet_video(index) if is_quiet else self.generator.video(index)
+        timeline = self.generator.quiet_video(index) if self.is_quiet(index) else self.generator.video(index)
         features_TF = timeline.track.values[: self.window]
         events = [event for event in timeline.plan.events if event.start < len(features_TF)]
         chosen = rng.permutation(len(events))[: self.segments_per_video].tolist()
@@ -198,9 +204,9 @@ class TimelineLoader:
     def _begin(self, step: int) -> Iterator[Batch]:
         """Batches from a step on, without end."""
         loader: DataLoader[list[Batch]] = DataLoader(
-            _SortedBatches(self.dataset),
+            _SortedBatches(self.dataset, self.size, self.share),
             batch_size=None,
-            sampler=_WithoutEnd(self, step // SORTED_TOGETHER),
+            sampler=_WithoutEnd(step // SORTED_TOGETHER),
             num_workers=self.workers,
             pin_memory=self.device.type == "cuda" and torch.cuda.is_available(),
             generator=torch.Generator(),  # of its own: a new loader must not move the run's random numbers
@@ -212,43 +218,48 @@ class TimelineLoader:
             next(composed)
         return composed
 
-    def samples(self, step: int) -> Indices:
-        """The numbers of this process's videos and clips of a step, counted from the beginning of the run."""
-        videos, clips = (
-            list(range(step * size + self.share.rank, (step + 1) * size, self.share.ranks))
-            for size in (self.size, self.dataset.clips_per_batch)
-        )
-        return videos, clips
-
 
 @dataclass(frozen=True)
 class _WithoutEnd:
-    """The samples of a few steps that are composed together, and of the next few, and so on."""
+    """The numbers of groups of a few steps, one after the other."""
 
-    loader: TimelineLoader
     first: int
 
-    def __iter__(self) -> Iterator[list[Indices]]:
-        for group in count(self.first):
-            steps = range(group * SORTED_TOGETHER, (group + 1) * SORTED_TOGETHER)
-            yield [self.loader.samples(step) for step in steps]
+    def __iter__(self) -> Iterator[int]:
+        return count(self.first)
 
 
 class _SortedBatches(Dataset[list[Batch]]):
-    """A dataset whose index is the samples of a few batches; these exchange videos and keep their sizes."""
+    """A dataset whose index is the number of a group of a few steps; these exchange videos and keep their sizes.
 
-    def __init__(self, samples: TimelineSamples) -> None:
-        self.samples = samples
+    Videos of all processes are sorted by the length they usually have, and only then is each batch shared out: a step
+    has the same videos however many processes there are, and each composes its own alone.
+    """
 
-    def __getitem__(self, groups: list[Indices]) -> list[Batch]:
-        together = sorted((self.samples[index] for videos, _ in groups for index in videos), key=lambda s: s.steps)
-        seed = (self.samples.generator.seed, CHOICE, groups[0][0][0])
-        places = np.random.default_rng(seed).permutation(len(groups)).tolist()
-        size = len(groups[0][0])
-        return [
-            self._batch(together[place * size : (place + 1) * size], clips)
-            for place, (_, clips) in zip(places, groups, strict=True)
-        ]
+    def __init__(self, samples: TimelineSamples, size: int, share: Share) -> None:
+        self.samples, self.size, self.share = samples, size, share
+
+    def __getitem__(self, group: int) -> list[Batch]:
+        steps = range(group * SORTED_TOGETHER, (group + 1) * SORTED_TOGETHER)
+        shared = map(self._share, self._videos(group))
+        return [self._batch(videos, self._clips(step)) for videos, step in zip(shared, steps, strict=True)]
+
+    def _videos(self, group: int) -> list[list[int]]:
+        """The videos of each step of a group, of all processes."""
+        first, size = group * SORTED_TOGETHER * self.size, self.size
+        together = sorted(range(first, first + SORTED_TOGETHER * size), key=self.samples.usual_steps)
+        seed = (self.samples.generator.seed, CHOICE, first)
+        places = np.random.default_rng(seed).permutation(SORTED_TOGETHER).tolist()
+        return [together[place * size : (place + 1) * size] for place in places]
+
+    def _share(self, videos: list[int]) -> list[Sample]:
+        """This process's part, in order; quiet videos are dealt last, so that nobody has these alone."""
+        dealt = sorted(range(len(videos)), key=lambda place: self.samples.is_quiet(videos[place]))
+        return [self.samples[videos[place]] for place in sorted(dealt[self.share.rank :: self.share.ranks])]
+
+    def _clips(self, step: int) -> list[int]:
+        size = self.samples.clips_per_batch
+        return list(range(step * size + self.share.rank, (step + 1) * size, self.share.ranks))
 
     def _batch(self, videos: list[Sample], clips: list[int]) -> Batch:
         beside = [self.samples.clip(index) for index in clips]

@@ -62,6 +62,15 @@ class TimelineGenerator:
         """All that people said of the clips that events are made of: what a vocabulary is built from."""
         return [caption for clip in self.pool.events.clips for caption in clip.captions]
 
+    def usual_ticks(self, index: int, *, quiet: bool = False) -> int:
+        """How long a video is, without planning it, which takes far longer.
+
+        That is the length of the first layout that is drawn for it. Where no cast is found for that one, another is
+        taken, and the video has another length.
+        """
+        rng = np.random.default_rng((*self._entropy, QUIET, index) if quiet else (*self._entropy, index))
+        return self._first_layout(rng).ticks
+
     def plan(self, index: int) -> TimelinePlan:
         """What a video shows and when; no footage is touched."""
         rng = np.random.default_rng((*self._entropy, index))
@@ -78,8 +87,7 @@ class TimelineGenerator:
         if not len(quiet):
             raise InputError(f"split {self.split!r} of {self.collection.folder}: no clip is without captions")
         rng = np.random.default_rng((*self._entropy, QUIET, index))
-        fitted = (self._layout(int(rng.integers(len(self.layouts)))) for _ in range(LAYOUTS_TRIED))
-        ticks = next(layout.ticks for layout in fitted if layout)
+        ticks = self._first_layout(rng).ticks
         cast = rng.permutation(len(quiet))[: int(rng.integers(1, MOST_QUIET_CLIPS + 1))].tolist()
         ring = draw_ring(rng, quiet, cast, float(quiet.ticks_N.max()), mixed=True)
         shown = draw_window(rng, ring, ticks)
@@ -109,6 +117,13 @@ class TimelineGenerator:
             need = f"an event needs {FEWEST_TEXTS} sentences"
             return InputError(f"{where}: {need}, and {short}; the others cannot fill a timeline")
         return InputError(f"{where}: its clips are too few to fill a timeline")
+
+    def _first_layout(self, rng: np.random.Generator) -> Layout:
+        fitted = (self._layout(int(rng.integers(len(self.layouts)))) for _ in range(LAYOUTS_TRIED))
+        layout = next((layout for layout in fitted if layout), None)
+        if layout is None:
+            raise self._unfilled()
+        return layout
 
     def _layout(self, number: int) -> Layout | None:
         if number not in self._fitted:
