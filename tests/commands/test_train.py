@@ -10,11 +10,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from densevid.cli import main
 from densevid.config import load_config
+from densevid.data.feature_layouts import open_features
 from densevid.demo import WIDTHS
 from densevid.events import read_events
 from densevid.training import checkpointing
@@ -248,6 +250,43 @@ def test_a_split_of_the_same_file_validates(data: Path, tmp_path: Path) -> None:
     command = ["train", str(data / "tiny.toml"), *files_of, *splits, "--out", str(tmp_path / "run")]
     assert main(command) == 0
     assert sum(row["split"] == "validation" for row in rows(tmp_path / "run")) == 2
+
+
+def test_a_split_that_nothing_tells_from_others_is_refused(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for named in (["--split", "nosuch"], ["--validation-split", "val"]):
+        line = wrong(capsys, words(data, tmp_path / "run", *named, validate=False))
+        assert f"train.json: no split '{named[1]}' here" in line and 'no video has a "subset"' in line
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_a_split_may_be_that_of_the_features_folders(
+    data: Path, tmp_path: Path, inside: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """ActivityNet's files know no splits, the release's feature folders do."""
+    stored, told = open_features(data / "train"), json.loads((data / "train.json").read_text())
+    (tmp_path / "all.json").write_text(json.dumps(told))
+    for index, video in enumerate(told):
+        folder = tmp_path / "features" / ("training" if index < 6 else "validation")
+        folder.mkdir(parents=True, exist_ok=True)
+        np.save(folder / f"{video}.npy", stored.track(video).values)
+    features = [tmp_path / "features" / (part * (not inside)) for part in ("training", "validation")]
+    where = ["--features", str(features[0]), "--validation-features", str(features[1])]
+    files_of = ["--annotations", str(tmp_path / "all.json"), *where, "--split", "train", "--validation-split", "val"]
+    one_stream = settings('features.streams=["both"]', "features.widths=[32]")
+    command = ["train", str(data / "tiny.toml"), *files_of, *one_stream, "--limit-steps", "1"]
+    assert main([*command, "--out", str(tmp_path / "run")]) == 0
+    assert "segments of 6 videos" in (told_here := capsys.readouterr().err) and "segments of 2 videos" in told_here
+
+
+def test_validation_on_the_training_data_is_refused(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    same = ["--validation", str(data / ".." / data.name / "train.json")]
+    line = wrong(capsys, words(data, tmp_path / "run", *same, validate=False))
+    assert "the validation data are the training data" in line
 
 
 BARE = """

@@ -117,6 +117,13 @@ def test_a_run_that_stopped_goes_on_as_if_it_had_not(clips: Path, tmp_path: Path
     assert all(torch.equal(whole[name], parts[name]) for name in whole)
 
 
+def test_validation_on_the_clips_that_are_learnt_is_refused(
+    clips: Path, tmp_path: Path, settings: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train(clips, tmp_path / "run", settings, "--validation-split", "train") == 2
+    assert "the validation data are the training data" in capsys.readouterr().err
+
+
 def test_data_must_be_given_once(clips: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "modern", "--out", str(tmp_path / "run")]) == 2
     assert "give either --annotations" in capsys.readouterr().err
