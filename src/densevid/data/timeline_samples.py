@@ -18,7 +18,7 @@ from densevid.config import Config
 from densevid.data.batches import Batch, Sample, collate, encode_all
 from densevid.data.clip_collection import Clip
 from densevid.data.disguise import disguised
-from densevid.data.loading import LOADING, Share, leave_inherited
+from densevid.data.loading import LOADING, ErrorsHandedOver, Share, leave_inherited, raising
 from densevid.data.timeline_pool import SHORTEST_CROP
 from densevid.data.timelines import TimelineGenerator
 from densevid.data.vocabulary import Vocabulary
@@ -186,7 +186,7 @@ class TimelineLoader:
     def _begin(self, step: int) -> Iterator[Batch]:
         """Batches from a step on, without end."""
         loader: DataLoader[list[Batch]] = DataLoader(
-            _SortedBatches(self.dataset),
+            ErrorsHandedOver(_SortedBatches(self.dataset)),
             batch_size=None,
             sampler=_WithoutEnd(self, step // SORTED_TOGETHER),
             num_workers=self.workers,
@@ -195,7 +195,7 @@ class TimelineLoader:
             worker_init_fn=leave_inherited,
             multiprocessing_context=LOADING if self.workers else None,
         )
-        composed = (batch for together in loader for batch in together)
+        composed = (batch for together in raising(loader) for batch in together)
         for _ in range(step % SORTED_TOGETHER):
             next(composed)
         return composed
