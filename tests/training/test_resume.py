@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -132,6 +134,33 @@ def test_a_finished_run_stays_as_it_is(data: Path, unbroken: Path) -> None:
     before = (unbroken / "metrics.csv").read_text()
     assert train_here(data, unbroken, *HARD, "--resume") == 0
     assert (unbroken / "metrics.csv").read_text() == before
+
+
+def with_other_words(data: Path, folder: Path) -> Path:
+    """The same videos and segments, of which something else is said."""
+    shutil.copytree(data, folder)
+    told = json.loads((folder / "train.json").read_text())
+    next(iter(told.values()))["sentences"][0] += " again"
+    (folder / "train.json").write_text(json.dumps(told))
+    return folder
+
+
+def test_other_sentences_are_other_data(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run, other = tmp_path / "run", with_other_words(data, tmp_path / "other")
+    assert train_here(data, run, "--limit-steps", "2") == 0
+    assert train_here(other, run, "--resume") == 2
+    assert "the run began with other training data (videos, segments, sent" in capsys.readouterr().err.splitlines()[-1]
+    assert train_here(data, run, "--resume", "--limit-steps", "3") == 0
+
+
+def test_a_checkpoint_from_before_sentences_were_compared_goes_on(data: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    assert train_here(data, run, "--limit-steps", "2") == 0
+    tensors, state = checkpointing.read(run / "checkpoints" / "last.safetensors")
+    del state["content"]
+    checkpointing.write(run / "checkpoints" / "last.safetensors", tensors, state)
+    assert train_here(data, run, "--resume") == 0
+    assert "content" in checkpointing.read(run / "checkpoints" / "last.safetensors")[1]
 
 
 def test_a_broken_checkpoint_is_one_line(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import count
 
 import numpy as np
@@ -17,6 +18,7 @@ from torch.utils.data import DataLoader, Dataset
 from densevid.config import Config
 from densevid.data.batches import Batch, Sample, collate, encode_all
 from densevid.data.clip_collection import Clip
+from densevid.data.content_hashes import hash_of_clips
 from densevid.data.disguise import disguised
 from densevid.data.loading import LOADING, ErrorsHandedOver, Share, leave_inherited, raising
 from densevid.data.timeline_pool import SHORTEST_CROP
@@ -79,10 +81,15 @@ class TimelineSamples(Dataset[Sample]):
 
     @property
     def fingerprint(self) -> dict[str, object]:
-        """What tells these samples from others."""
+        """What tells these samples from others at a glance."""
         first = self.generator.plan(0)
         quiet = {"quiet": len(self.generator.pool.quiet)} if self.has_quiet else {}
         return {"split": self.generator.split, "clips": len(self.generator.pool.events), "first": first.seconds} | quiet
+
+    @cached_property
+    def content(self) -> str:
+        """A hash of all that can be learnt from them."""
+        return hash_of_clips(self.generator)
 
     @property
     def has_quiet(self) -> bool:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from densevid.artifacts import hash_of, provenance
 from densevid.checkpoint import LoadedModel, save_model
@@ -61,8 +63,7 @@ class RecordedLoop(Loop):
             self.report(f"{self.folder.path}: no checkpoint yet, starting from the beginning")
             return
         tensors, state = checkpointing.read(self.folder.last)
-        if state["data"] != self._data_hash():
-            raise InputError(f"{self.folder.path}: the run began with other training data")
+        self._require_same_data(state)
         self.best = math.inf if state["best"] is None else state["best"]
         seed = self.settings.seed
         self.position = checkpointing.restore(self.learner, tensors, state, rank=self.ranks.rank, seed=seed)
@@ -191,7 +192,7 @@ class RecordedLoop(Loop):
     def _save(self, path: Path) -> None:
         best = None if self.best == math.inf else self.best
         sums = {"recent": asdict(self._recent), "skips": asdict(self.skips)}
-        more = {"best": best, "data": self._data_hash(), **sums}
+        more = {"best": best, "data": self._data_hash, "content": self.loader.dataset.content, **sums}
         tensors, state = checkpointing.snapshot(self.learner, self.position, more)
         if self.ranks.leads:
             checkpointing.write(path, tensors, state)
@@ -224,5 +225,13 @@ class RecordedLoop(Loop):
             where = {"step": self._known, "epoch": self.position.epoch + 1}
             self._records.add({**where, "split": split, **values, "seconds": time.perf_counter() - self._begun})
 
+    @cached_property
     def _data_hash(self) -> str:
         return hash_of(self.loader.dataset.fingerprint)
+
+    def _require_same_data(self, state: Mapping[str, Any]) -> None:
+        """Older checkpoints know which videos and segments they learnt from, but not what was said of them."""
+        content = self.loader.dataset.content
+        if (state.get("data"), state.get("content", content)) != (self._data_hash, content):
+            what = "videos, segments, sentences or features differ"
+            raise InputError(f"{self.folder.path}: the run began with other training data ({what})")
