@@ -101,7 +101,7 @@ def test_a_run_folder_is_whole(run: Path) -> None:
     assert {"config.toml", "environment.json", "vocabulary.txt", "metrics.csv", "checkpoints", "model"} <= names
     assert {"model-last", "validation"} <= names and names & {"curves.png", "curves.svg"}
     assert load_config(run / "config.toml").training.epochs == 3
-    environment = json.loads((run / "environment.json").read_text())
+    (environment,) = json.loads((run / "environment.json").read_text())["sittings"]
     assert environment["torch"] == torch.__version__ and "train.json" in environment["provenance"]["inputs"]
     assert {path.name for path in (run / "checkpoints").iterdir()} == {"last.safetensors", "best.safetensors"}
     leftovers = [path for path in run.rglob("*") if path.name.endswith(".part")]

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from densevid.config import load_config
 from densevid.errors import InputError
 from densevid.training import checkpointing
 from densevid.training.metrics import read_metrics
@@ -134,6 +135,28 @@ def test_a_finished_run_stays_as_it_is(data: Path, unbroken: Path) -> None:
     before = (unbroken / "metrics.csv").read_text()
     assert train_here(data, unbroken, *HARD, "--resume") == 0
     assert (unbroken / "metrics.csv").read_text() == before
+
+
+def test_every_sitting_is_recorded_and_the_settings_are_the_newest(data: Path, tmp_path: Path) -> None:
+    run, epochs = tmp_path / "run", settings("training.epochs=1")
+    assert train_here(data, run, *epochs) == 0
+    first = json.loads((run / "environment.json").read_text())["sittings"]
+    (run / "environment.json").write_text(json.dumps(first[0]))  # as it was written before there were sittings
+    assert train_here(data, run, "--resume", *settings("training.epochs=2", "inference.beam=2"), "--workers", "1") == 0
+    sittings = json.loads((run / "environment.json").read_text())["sittings"]
+    assert sittings[0] == first[0] and [sitting["step"] for sitting in sittings] == [0, 4]
+    ours, models = (load_config(run / name / "config.toml") for name in ("", "model-last"))
+    assert (ours.training.epochs, ours.inference.beam) == (2, 2) and ours == models
+    assert sittings[1]["provenance"]["config"] == ours.hash != sittings[0]["provenance"]["config"]
+
+
+def test_settings_of_a_sitting_that_was_refused_are_not_kept(data: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    assert train_here(data, run, "--limit-steps", "1") == 0
+    before = (run / "config.toml").read_text(), (run / "environment.json").read_text()
+    other = with_other_words(data, tmp_path / "other")
+    assert train_here(other, run, "--resume", *settings("training.epochs=9")) == 2
+    assert before == ((run / "config.toml").read_text(), (run / "environment.json").read_text())
 
 
 def with_other_words(data: Path, folder: Path) -> Path:

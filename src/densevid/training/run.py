@@ -73,11 +73,13 @@ def assemble(job: TrainingJob, ranks: Ranks, device: torch.device, report: Repor
     report(f"{parameters / 1e6:.1f} million parameters to learn, on {_device_text(device, ranks, config)}")
     wait_for_all()  # every rank has seen whether the run has begun
     if ranks.leads and not begun:
-        folder.begin(config, data.vocabulary, job.inputs, device=str(device))
+        folder.begin(config, data.vocabulary, job.inputs, device=str(device), step=0)
     judged = None if data.validation is None else _loader(data.validation, job, ranks, device, shuffled=False)
     recorded = RecordedLoop(learner, loader, Surroundings(data, judged, folder, ranks, report, job.limit_steps))
     if begun:
         recorded.resume()
+    if ranks.leads and begun:
+        folder.go_on(config, job.inputs, device=str(device), step=learner.step)
     return recorded
 
 
