@@ -16,10 +16,12 @@ import torch
 
 from densevid.cli import main
 from densevid.config import load_config
+from densevid.data.batches import Batch
 from densevid.data.feature_layouts import open_features
 from densevid.demo import WIDTHS
 from densevid.events import read_events
 from densevid.training import checkpointing
+from densevid.training.learner import Learner
 from tiny_run import assert_same_weights, settings, train_here, weights, words, write_tiny_data
 
 VARIANTS = {
@@ -209,6 +211,32 @@ def test_a_loss_that_is_not_a_number_stops_the_run(
     tensors, state = checkpointing.read(tmp_path / "run" / "checkpoints" / "last.safetensors")
     assert state["step"] >= 1
     assert all(torch.isfinite(tensor).all() for tensor in tensors.values() if tensor.is_floating_point())
+
+
+@pytest.mark.parametrize("device", ["mps", "meta", "cuda:99", "cpu:1", "abacus", "xpu"])
+def test_a_device_to_learn_on_is_a_cpu_or_a_gpu_of_this_machine(
+    data: Path, tmp_path: Path, device: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = wrong(capsys, words(data, tmp_path / "run", "--device", device))
+    assert f"--device {device}: " in line and ("there are cpu and cuda" in line or "of that number" in line)
+    assert not (tmp_path / "run").exists()
+
+
+def test_too_little_memory_is_one_line_and_the_last_checkpoint_stays(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Learner.learn
+
+    def learn(learner: Learner, batch: Batch, epoch: int) -> torch.Tensor:
+        if learner.step == 2:
+            raise torch.OutOfMemoryError("CUDA out of memory.\nTried to allocate 20.00 GiB")
+        return real(learner, batch, epoch)
+
+    monkeypatch.setattr(Learner, "learn", learn)
+    command = words(data, tmp_path / "run", *settings("training.checkpoint_every=1"), "--device", "cpu")
+    line = wrong(capsys, command)
+    assert "cpu is out of memory with training.batch_size = 6; set it lower" in line and "checkpoint" in line
+    assert checkpointing.read(tmp_path / "run" / "checkpoints" / "last.safetensors")[1]["step"] == 2
 
 
 FULL_DISK = """
