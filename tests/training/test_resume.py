@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import time
@@ -119,6 +120,26 @@ def test_killed_and_resumed(data: Path, tmp_path: Path, ranks: int) -> None:
     assert process.wait(MINUTES) == 0, process.communicate()[1]
     assert_same_weights(tmp_path / "whole", run)
     assert in_time, "the run was over before it was killed"
+
+
+def test_a_run_says_how_far_it_came_and_records_it(
+    data: Path, unbroken: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def told(*more: str) -> list[str]:
+        capsys.readouterr()
+        assert train_here(data, tmp_path / "run", *HARD, *more) == 0
+        return capsys.readouterr().err.splitlines()
+
+    model = f"; model in {tmp_path / 'run' / 'model'}"
+    for stop, rows in ((3, ["3"]), (13, ["4", "8", "10", "12", "13"])):
+        *_, step, last = told("--resume", "--limit-steps", str(stop))
+        assert step.startswith(f"step {stop}/16  total ") and last.endswith(model)
+        assert last.startswith(f"stopped at step {stop} of 16 after ") and "--resume and without --limit-steps" in last
+        written = read_metrics(tmp_path / "run" / "metrics.csv")
+        assert list(dict.fromkeys(row["step"] for row in written)) == rows
+    assert re.fullmatch(r"finished 16 steps, the last 3 in .* s" + re.escape(model), told("--resume")[-1])
+    assert told("--resume")[-1] == f"all 16 steps were done before{model}"
+    assert same_table(unbroken, tmp_path / "run")
 
 
 def test_a_line_cut_short_is_dropped(data: Path, unbroken: Path, tmp_path: Path) -> None:

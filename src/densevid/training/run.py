@@ -59,6 +59,7 @@ def train(job: TrainingJob, report: Report = lambda line: None) -> Path:
         with loop.shown():
             loop.run()
             loop.finish()
+        say(loop.outcome())
     return RunFolder(job.out).model
 
 
