@@ -50,7 +50,10 @@ class Plan:
     shuffled: bool = True
 
     def batches(self, dataset: SegmentDataset, epoch: int) -> list[list[Group]]:
-        """All batches of an epoch, of nearly the same size and never more than `size`, unless that would be one."""
+        """All batches of an epoch, of nearly the same size and never more than `size`, unless one would be alone.
+
+        Behind a kernel as long as the window a batch norm sees one value of each video, and needs two.
+        """
         groups = self._groups(dataset, epoch)
         count = max(1, min(-(-len(groups) // self.size), len(groups) // 2))
         size, larger = divmod(len(groups), count)
