@@ -10,14 +10,18 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from densevid.cli import main
 from densevid.config import load_config
+from densevid.data.batches import Batch
+from densevid.data.feature_layouts import open_features
 from densevid.demo import WIDTHS
 from densevid.events import read_events
 from densevid.training import checkpointing
+from densevid.training.learner import Learner
 from tiny_run import assert_same_weights, settings, train_here, weights, words, write_tiny_data
 
 VARIANTS = {
@@ -99,7 +103,7 @@ def test_a_run_folder_is_whole(run: Path) -> None:
     assert {"config.toml", "environment.json", "vocabulary.txt", "metrics.csv", "checkpoints", "model"} <= names
     assert {"model-last", "validation"} <= names and names & {"curves.png", "curves.svg"}
     assert load_config(run / "config.toml").training.epochs == 3
-    environment = json.loads((run / "environment.json").read_text())
+    (environment,) = json.loads((run / "environment.json").read_text())["sittings"]
     assert environment["torch"] == torch.__version__ and "train.json" in environment["provenance"]["inputs"]
     assert {path.name for path in (run / "checkpoints").iterdir()} == {"last.safetensors", "best.safetensors"}
     leftovers = [path for path in run.rglob("*") if path.name.endswith(".part")]
@@ -209,6 +213,32 @@ def test_a_loss_that_is_not_a_number_stops_the_run(
     assert all(torch.isfinite(tensor).all() for tensor in tensors.values() if tensor.is_floating_point())
 
 
+@pytest.mark.parametrize("device", ["mps", "meta", "cuda:99", "cpu:1", "abacus", "xpu"])
+def test_a_device_to_learn_on_is_a_cpu_or_a_gpu_of_this_machine(
+    data: Path, tmp_path: Path, device: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = wrong(capsys, words(data, tmp_path / "run", "--device", device))
+    assert f"--device {device}: " in line and ("there are cpu and cuda" in line or "of that number" in line)
+    assert not (tmp_path / "run").exists()
+
+
+def test_too_little_memory_is_one_line_and_the_last_checkpoint_stays(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Learner.learn
+
+    def learn(learner: Learner, batch: Batch, epoch: int) -> torch.Tensor:
+        if learner.step == 2:
+            raise torch.OutOfMemoryError("CUDA out of memory.\nTried to allocate 20.00 GiB")
+        return real(learner, batch, epoch)
+
+    monkeypatch.setattr(Learner, "learn", learn)
+    command = words(data, tmp_path / "run", *settings("training.checkpoint_every=1"), "--device", "cpu")
+    line = wrong(capsys, command)
+    assert "cpu is out of memory with training.batch_size = 6; set it lower" in line and "checkpoint" in line
+    assert checkpointing.read(tmp_path / "run" / "checkpoints" / "last.safetensors")[1]["step"] == 2
+
+
 FULL_DISK = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))
@@ -248,6 +278,43 @@ def test_a_split_of_the_same_file_validates(data: Path, tmp_path: Path) -> None:
     command = ["train", str(data / "tiny.toml"), *files_of, *splits, "--out", str(tmp_path / "run")]
     assert main(command) == 0
     assert sum(row["split"] == "validation" for row in rows(tmp_path / "run")) == 2
+
+
+def test_a_split_that_nothing_tells_from_others_is_refused(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for named in (["--split", "nosuch"], ["--validation-split", "val"]):
+        line = wrong(capsys, words(data, tmp_path / "run", *named, validate=False))
+        assert f"train.json: no split '{named[1]}' here" in line and 'no video has a "subset"' in line
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_a_split_may_be_that_of_the_features_folders(
+    data: Path, tmp_path: Path, inside: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """ActivityNet's files know no splits, the release's feature folders do."""
+    stored, told = open_features(data / "train"), json.loads((data / "train.json").read_text())
+    (tmp_path / "all.json").write_text(json.dumps(told))
+    for index, video in enumerate(told):
+        folder = tmp_path / "features" / ("training" if index < 6 else "validation")
+        folder.mkdir(parents=True, exist_ok=True)
+        np.save(folder / f"{video}.npy", stored.track(video).values)
+    features = [tmp_path / "features" / (part * (not inside)) for part in ("training", "validation")]
+    where = ["--features", str(features[0]), "--validation-features", str(features[1])]
+    files_of = ["--annotations", str(tmp_path / "all.json"), *where, "--split", "train", "--validation-split", "val"]
+    one_stream = settings('features.streams=["both"]', "features.widths=[32]")
+    command = ["train", str(data / "tiny.toml"), *files_of, *one_stream, "--limit-steps", "1"]
+    assert main([*command, "--out", str(tmp_path / "run")]) == 0
+    assert "segments of 6 videos" in (told_here := capsys.readouterr().err) and "segments of 2 videos" in told_here
+
+
+def test_validation_on_the_training_data_is_refused(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    same = ["--validation", str(data / ".." / data.name / "train.json")]
+    line = wrong(capsys, words(data, tmp_path / "run", *same, validate=False))
+    assert "the validation data are the training data" in line
 
 
 BARE = """

@@ -17,6 +17,7 @@ from torch.utils.data import DataLoader, Dataset
 from densevid.config import load_config
 from densevid.data.annotations import Annotations
 from densevid.data.batches import Batch, SegmentDataset
+from densevid.data.feature_layouts import open_features
 from densevid.data.feature_source import TracksInMemory
 from densevid.data.feature_store import FeatureStore
 from densevid.data.loading import Loader, Plan, Share, leave_inherited, order
@@ -150,6 +151,20 @@ def test_workers_give_the_same_batches_from_a_store(tmp_path: Path, workers: int
     share = Share(1, 2)
     ours = list(Loader(stored, Plan(4, 0), share, workers=workers).batches(0, 1))
     assert ours and all(map(same, ours, Loader(dataset, Plan(4, 0), share).batches(0, 1)))
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_what_is_wrong_with_features_is_told_as_it_is_from_any_process(tmp_path: Path, workers: int) -> None:
+    whole = dataset_of([2, 2])
+    for video in whole.videos:
+        np.save(tmp_path / f"{video}.npy", whole.source.track(video).values)
+    source = open_features(tmp_path, seconds_per_step=1.0)
+    told = {video: [Event(0, 2, "a dog"), Event(1, 3, "a dog")] for video in whole.videos}
+    config = load_config(None, [*SETTINGS[:2], 'features.streams=["features"]', "features.widths=[5]"])
+    dataset = SegmentDataset(Annotations(told, {}, []), source, VOCABULARY, config)
+    (tmp_path / "v1.npy").write_bytes((tmp_path / "v1.npy").read_bytes()[:-4])
+    with pytest.raises(InputError, match=r"^v1: \S+v1.npy is not a whole .npy array \([^\n]*\)$"):
+        list(Loader(dataset, Plan(2, 0), workers=workers).batches(0))
 
 
 class Cycle:

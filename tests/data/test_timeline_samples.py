@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -201,6 +202,14 @@ def test_other_features_than_the_settings_want_are_refused(collection: ClipColle
     vocabulary = Vocabulary.build(generator.sentences(), min_count=1)
     with pytest.raises(InputError, match=r"are \(16,\) wide, the settings want \(2048, 1024\)"):
         TimelineSamples(generator, vocabulary, Config())
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_what_is_wrong_is_told_as_it_is_from_any_process(collection: ClipCollection, workers: int) -> None:
+    samples = make(collection)
+    samples.generator.collection = replace(collection, features=None)
+    with pytest.raises(InputError, match=r"^[^\n]*: has no features.npy; its timelines are made of pictures$"):
+        next(TimelineLoader(samples, 4, workers=workers).batches(0))
 
 
 def test_closing_ends_the_processes_and_others_go_on_from_there(collection: ClipCollection) -> None:

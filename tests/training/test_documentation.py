@@ -12,7 +12,8 @@ import torch
 
 from clip_collections import write_collection
 from densevid.cli import _parser, main
-from densevid.config import load_config
+from densevid.commands import train as train_command
+from densevid.config import load_config, presets
 from tiny_run import TINY, write_data
 
 PAGE = Path(__file__).parents[2] / "docs" / "training.md"
@@ -28,6 +29,13 @@ def test_every_command_is_understood(command: list[str]) -> None:
     parsed = _parser(command[0]).parse_args(command)
     if command[0] == "train" and "/" not in parsed.config:
         load_config(parsed.config, parsed.set)
+
+
+def test_page_and_help_name_every_preset() -> None:
+    recipes = PAGE.read_text(encoding="utf-8").partition("## Recipes")[2].partition("\n| setting")[0]
+    assert train_command.__doc__ is not None
+    for preset in presets():
+        assert f"`{preset}`" in recipes and re.search(rf" {preset}[,.]", train_command.__doc__), preset
 
 
 def test_it_shows_one_gpu_eight_and_two_machines() -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
+import re
+import shutil
 import signal
 import time
 from pathlib import Path
 
 import pytest
 
+from densevid.config import load_config
 from densevid.errors import InputError
 from densevid.training import checkpointing
 from densevid.training.metrics import read_metrics
@@ -118,6 +122,26 @@ def test_killed_and_resumed(data: Path, tmp_path: Path, ranks: int) -> None:
     assert in_time, "the run was over before it was killed"
 
 
+def test_a_run_says_how_far_it_came_and_records_it(
+    data: Path, unbroken: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def told(*more: str) -> list[str]:
+        capsys.readouterr()
+        assert train_here(data, tmp_path / "run", *HARD, *more) == 0
+        return capsys.readouterr().err.splitlines()
+
+    model = f"; model in {tmp_path / 'run' / 'model'}"
+    for stop, rows in ((3, ["3"]), (13, ["4", "8", "10", "12", "13"])):
+        *_, step, last = told("--resume", "--limit-steps", str(stop))
+        assert step.startswith(f"step {stop}/16  total ") and last.endswith(model)
+        assert last.startswith(f"stopped at step {stop} of 16 after ") and "--resume and without --limit-steps" in last
+        written = read_metrics(tmp_path / "run" / "metrics.csv")
+        assert list(dict.fromkeys(row["step"] for row in written)) == rows
+    assert re.fullmatch(r"finished 16 steps, the last 3 in .* s" + re.escape(model), told("--resume")[-1])
+    assert told("--resume")[-1] == f"all 16 steps were done before{model}"
+    assert same_table(unbroken, tmp_path / "run")
+
+
 def test_a_line_cut_short_is_dropped(data: Path, unbroken: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     assert train_here(data, run, *HARD, "--limit-steps", "5") == 0
@@ -132,6 +156,55 @@ def test_a_finished_run_stays_as_it_is(data: Path, unbroken: Path) -> None:
     before = (unbroken / "metrics.csv").read_text()
     assert train_here(data, unbroken, *HARD, "--resume") == 0
     assert (unbroken / "metrics.csv").read_text() == before
+
+
+def test_every_sitting_is_recorded_and_the_settings_are_the_newest(data: Path, tmp_path: Path) -> None:
+    run, epochs = tmp_path / "run", settings("training.epochs=1")
+    assert train_here(data, run, *epochs) == 0
+    first = json.loads((run / "environment.json").read_text())["sittings"]
+    (run / "environment.json").write_text(json.dumps(first[0]))  # as it was written before there were sittings
+    assert train_here(data, run, "--resume", *settings("training.epochs=2", "inference.beam=2"), "--workers", "1") == 0
+    sittings = json.loads((run / "environment.json").read_text())["sittings"]
+    assert sittings[0] == first[0] and [sitting["step"] for sitting in sittings] == [0, 4]
+    ours, models = (load_config(run / name / "config.toml") for name in ("", "model-last"))
+    assert (ours.training.epochs, ours.inference.beam) == (2, 2) and ours == models
+    assert sittings[1]["provenance"]["config"] == ours.hash != sittings[0]["provenance"]["config"]
+
+
+def test_settings_of_a_sitting_that_was_refused_are_not_kept(data: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    assert train_here(data, run, "--limit-steps", "1") == 0
+    before = (run / "config.toml").read_text(), (run / "environment.json").read_text()
+    other = with_other_words(data, tmp_path / "other")
+    assert train_here(other, run, "--resume", *settings("training.epochs=9")) == 2
+    assert before == ((run / "config.toml").read_text(), (run / "environment.json").read_text())
+
+
+def with_other_words(data: Path, folder: Path) -> Path:
+    """The same videos and segments, of which something else is said."""
+    shutil.copytree(data, folder)
+    told = json.loads((folder / "train.json").read_text())
+    next(iter(told.values()))["sentences"][0] += " again"
+    (folder / "train.json").write_text(json.dumps(told))
+    return folder
+
+
+def test_other_sentences_are_other_data(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run, other = tmp_path / "run", with_other_words(data, tmp_path / "other")
+    assert train_here(data, run, "--limit-steps", "2") == 0
+    assert train_here(other, run, "--resume") == 2
+    assert "the run began with other training data (videos, segments, sent" in capsys.readouterr().err.splitlines()[-1]
+    assert train_here(data, run, "--resume", "--limit-steps", "3") == 0
+
+
+def test_a_checkpoint_from_before_sentences_were_compared_goes_on(data: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    assert train_here(data, run, "--limit-steps", "2") == 0
+    tensors, state = checkpointing.read(run / "checkpoints" / "last.safetensors")
+    del state["content"]
+    checkpointing.write(run / "checkpoints" / "last.safetensors", tensors, state)
+    assert train_here(data, run, "--resume") == 0
+    assert "content" in checkpointing.read(run / "checkpoints" / "last.safetensors")[1]
 
 
 def test_a_broken_checkpoint_is_one_line(tmp_path: Path) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -115,6 +118,30 @@ def test_a_run_that_stopped_goes_on_as_if_it_had_not(clips: Path, tmp_path: Path
     assert train(clips, tmp_path / "parts", settings, "--resume", "--workers", "1") == 0
     whole, parts = (load_file(tmp_path / run / "model-last" / "weights.safetensors") for run in ("whole", "parts"))
     assert all(torch.equal(whole[name], parts[name]) for name in whole)
+
+
+@pytest.mark.parametrize("changed", ["captions", "features"])
+def test_a_run_does_not_go_on_with_other_clips(
+    clips: Path, tmp_path: Path, settings: list[str], capsys: pytest.CaptureFixture[str], changed: str
+) -> None:
+    other = Path(shutil.copytree(clips, tmp_path / "other"))
+    assert train(clips, tmp_path / "run", settings, "--limit-steps", "1") == 0
+    assert train(other, tmp_path / "run", settings, "--limit-steps", "2", "--resume") == 0, "the same, elsewhere"
+    if changed == "captions":
+        content = json.loads((other / "clips.json").read_text())
+        next(clip for clip in content.values() if clip["split"] == "train")["captions"][0] += " again"
+        (other / "clips.json").write_text(json.dumps(content))
+    else:
+        np.save(other / "features.npy", np.load(other / "features.npy") * np.float16(2))
+    assert train(other, tmp_path / "run", settings, "--resume") == 2
+    assert "the run began with other training data" in capsys.readouterr().err
+
+
+def test_validation_on_the_clips_that_are_learnt_is_refused(
+    clips: Path, tmp_path: Path, settings: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train(clips, tmp_path / "run", settings, "--validation-split", "train") == 2
+    assert "the validation data are the training data" in capsys.readouterr().err
 
 
 def test_data_must_be_given_once(clips: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -79,7 +79,8 @@ def run(args: argparse.Namespace) -> int:
     """Measure and print."""
     from densevid.bench.inference import Run, print_figures
     from densevid.bench.inference_subject import Asked, subject
-    from densevid.inference.predict import set_threads, usable_device
+    from densevid.inference.devices import usable_device
+    from densevid.inference.predict import set_threads
 
     _check(args)
     if args.threads is not None:

@@ -1,7 +1,8 @@
 """Train a model from annotation files and features, and write a run folder that `densevid predict` can use.
 
-CONFIG is a TOML file or a preset: activitynet, youcook2, proposal-only, caption-only, modern, timelines. The run folder
-holds the settings, environment, vocabulary, metrics.csv, loss curves, checkpoints, model/ (the best) and model-last/.
+CONFIG is a TOML file or a preset: activitynet, youcook2, proposal-only, caption-only, modern, timelines, bundled. The
+run folder holds the settings, environment, vocabulary, metrics.csv, loss curves (curves.png with matplotlib, curves.svg
+without), checkpoints, model/ (the best) and model-last/.
 
   densevid train activitynet --annotations train.json --features features/training \\
       --validation val_1.json --validation-features features/validation --out runs/paper
@@ -35,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     data = parser.add_argument_group("data")
     data.add_argument("--annotations", type=Path, nargs="+", metavar="FILE", help="what to learn")
     data.add_argument("--timelines", type=Path, metavar="CLIPS", help="or: compose it, without end, of these clips")
-    data.add_argument("--split", metavar="NAME", help="which part of the annotations and feature folders (train, ...)")
+    data.add_argument("--split", metavar="NAME", help="which subset of the annotations, or feature folder")
     data.add_argument("--features", type=Path, metavar="STORE", help="feature folder, file or store")
     data.add_argument("--validation", type=Path, nargs="+", metavar="FILE", help="annotations to validate on")
     data.add_argument("--validation-split", metavar="NAME", help="their part (alone: of the same annotations)")
@@ -45,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     clock.add_argument("--seconds-per-step", type=float, metavar="S", help="one number for all videos")
     machine = parser.add_argument_group("machine")
     machine.add_argument("--seed", type=int, help="the same as --set training.seed=N")
-    machine.add_argument("--device", help="cpu, cuda, cuda:1, ... (default: cuda where there is one)")
+    machine.add_argument("--device", help="cpu, cuda or cuda:N (default: cuda where there is one)")
     machine.add_argument("--workers", type=int, default=0, metavar="N", help="processes that load features (default 0)")
     machine.add_argument("--threads", type=int, metavar="N", help="CPU threads (default: torch's choice)")
     machine.add_argument("--limit-steps", type=int, metavar="N", help="stop after so many steps; --resume goes on")

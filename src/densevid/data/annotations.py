@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -37,11 +37,13 @@ class Annotations:
     """The events of each video in file order, the durations where they are given, and what was wrong.
 
     A video all of whose events were dropped stays, with no event.
+    `with_subsets`: whether the files tell splits apart.
     """
 
     events: dict[str, list[Event]]
     durations: dict[str, float | None]
     problems: list[Problem]
+    with_subsets: bool = field(default=False, compare=False)  # of the files, not of what was taken
 
     def __len__(self) -> int:
         return len(self.events)
@@ -79,7 +81,7 @@ def read_annotations(
     if not annotations.events:
         only = f" of the split {split!r}, only of {', '.join(sorted(subsets))}" if subsets else ""
         raise InputError(f"{', '.join(map(str, files))}: no videos{only}")
-    return annotations
+    return replace(annotations, with_subsets=any(subsets))
 
 
 def _add(annotations: Annotations, entry: AnnotatedVideo, strict_where: str | None) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from torch.utils.data import Dataset
 
 from densevid.config import Config
 from densevid.data.annotations import Annotations
+from densevid.data.content_hashes import hash_of_segments
 from densevid.data.feature_source import FeatureSource, reduction_of, streams_text
 from densevid.data.vocabulary import PAD, Vocabulary
 from densevid.errors import InputError
@@ -153,8 +155,13 @@ class SegmentDataset(Dataset[Sample]):
 
     @property
     def fingerprint(self) -> dict[str, object]:
-        """What tells this data from other data."""
+        """What tells this data from other data at a glance."""
         return {"videos": self.videos, "segments": self.segments_N2.tolist()}
+
+    @cached_property
+    def content(self) -> str:
+        """A hash of all that can be learnt from it."""
+        return hash_of_segments(self.told, self.segments_N2, self.source)
 
     def summary(self) -> str:
         """One line."""

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import gc
 import multiprocessing
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
@@ -49,7 +50,10 @@ class Plan:
     shuffled: bool = True
 
     def batches(self, dataset: SegmentDataset, epoch: int) -> list[list[Group]]:
-        """All batches of an epoch, of nearly the same size and never more than `size`, unless that would be one."""
+        """All batches of an epoch, of nearly the same size and never more than `size`, unless one would be alone.
+
+        Behind a kernel as long as the window a batch norm sees one value of each video, and needs two.
+        """
         groups = self._groups(dataset, epoch)
         count = max(1, min(-(-len(groups) // self.size), len(groups) // 2))
         size, larger = divmod(len(groups), count)
@@ -116,7 +120,7 @@ class Loader:
         """The batches of an epoch from a position on, on the device."""
         groups = [self.share.of(batch) for batch in self._planned(epoch)[position:]]
         loader: DataLoader[Batch] = DataLoader(
-            _WholeBatches(self.dataset, with_features=self.features is None),
+            ErrorsHandedOver(_WholeBatches(self.dataset, with_features=self.features is None)),
             batch_size=None,
             sampler=groups,  # an index of the dataset is a list of groups
             num_workers=self.workers,
@@ -125,7 +129,7 @@ class Loader:
             worker_init_fn=leave_inherited,
             multiprocessing_context=LOADING if self.workers else None,
         )
-        for batch in loader:
+        for batch in raising(loader):
             moved = batch.to(self.device)
             yield moved if self.features is None else self.features.fill(moved)
 
@@ -136,6 +140,30 @@ class Loader:
 def leave_inherited(worker: int) -> None:
     """A loading process must not collect garbage of its parent: tensors on a GPU can be freed there alone."""
     gc.freeze()
+
+
+class ErrorsHandedOver(Dataset[Any]):
+    """A dataset that gives what is wrong with an item in its place, for `raising` to raise.
+
+    An error that leaves a loading process would arrive with the process's traceback as a part of its text.
+    """
+
+    def __init__(self, dataset: Dataset[Any]) -> None:
+        self.dataset = dataset
+
+    def __getitem__(self, index: Any) -> Any:
+        try:
+            return self.dataset[index]
+        except (InputError, OSError) as error:
+            return error
+
+
+def raising(loaded: Iterable[Any]) -> Iterator[Any]:
+    """What was loaded; an error that was handed over is raised here, as it was in the loading process."""
+    for item in loaded:
+        if isinstance(item, Exception):
+            raise item
+        yield item
 
 
 class _WholeBatches(Dataset[Batch]):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import count
 
 import numpy as np
@@ -19,8 +20,9 @@ from densevid.config import Config
 from densevid.data.agreement import Agreement
 from densevid.data.batches import Batch, Sample, collate, encode_all
 from densevid.data.clip_collection import Clip
+from densevid.data.content_hashes import hash_of_clips
 from densevid.data.disguise import disguised
-from densevid.data.loading import LOADING, Share, leave_inherited
+from densevid.data.loading import LOADING, ErrorsHandedOver, Share, leave_inherited, raising
 from densevid.data.timeline_pool import SHORTEST_CROP
 from densevid.data.timelines import TimelineGenerator
 from densevid.data.vocabulary import Vocabulary
@@ -81,10 +83,15 @@ class TimelineSamples(Dataset[Sample]):
 
     @property
     def fingerprint(self) -> dict[str, object]:
-        """What tells these samples from others."""
+        """What tells these samples from others at a glance."""
         first = self.generator.plan(0)
         quiet = {"quiet": len(self.generator.pool.quiet)} if self.has_quiet else {}
         return {"split": self.generator.split, "clips": len(self.generator.pool.events), "first": first.seconds} | quiet
+
+    @cached_property
+    def content(self) -> str:
+        """A hash of all that can be learnt from them."""
+        return hash_of_clips(self.generator)
 
     @property
     def has_quiet(self) -> bool:
@@ -204,7 +211,7 @@ class TimelineLoader:
     def _begin(self, step: int) -> Iterator[Batch]:
         """Batches from a step on, without end."""
         loader: DataLoader[list[Batch]] = DataLoader(
-            _SortedBatches(self.dataset, self.size, self.share),
+            ErrorsHandedOver(_SortedBatches(self.dataset, self.size, self.share)),
             batch_size=None,
             sampler=_WithoutEnd(step // SORTED_TOGETHER),
             num_workers=self.workers,
@@ -213,7 +220,7 @@ class TimelineLoader:
             worker_init_fn=leave_inherited,
             multiprocessing_context=LOADING if self.workers else None,
         )
-        composed = (batch for together in loader for batch in together)
+        composed = (batch for together in raising(loader) for batch in together)
         for _ in range(step % SORTED_TOGETHER):
             next(composed)
         return composed

@@ -22,6 +22,7 @@ from densevid.errors import InputError
 from densevid.events import Event
 from densevid.inference.calibration import Calibration
 from densevid.inference.captioner import Captioner, Precision
+from densevid.inference.devices import usable_device
 from densevid.inference.given_segments import caption_segments_many, unseen
 from densevid.inference.storyteller import Storyteller, Track
 from densevid.inference.summary import SummaryRules
@@ -253,17 +254,3 @@ def set_threads(threads: int, report: Report) -> None:
     if threads > most:
         report(f"--threads {threads}: this machine has {most} processors, so {most} threads are used")
     torch.set_num_threads(min(threads, most))
-
-
-def usable_device(name: str | None) -> torch.device:
-    """The device of that name, if this machine has it."""
-    try:
-        device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
-    except RuntimeError:
-        raise InputError(f"--device {name}: no such kind of device; there are cpu, cuda and mps") from None
-    counts = {"cpu": 1, "cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}
-    if device.type not in counts:
-        raise InputError(f"--device {name}: not a device to caption on; there are cpu, cuda and mps")
-    if (device.index or 0) >= counts[device.type]:
-        raise InputError(f"--device {name}: this machine has no usable {device.type.upper()} device of that number")
-    return device

@@ -44,8 +44,10 @@ class PaperData(PreparedData):
         return digest_of(self._files("train")[0])
 
     def training(self, row: Row) -> Files:
-        """The published training annotations."""
-        return DataFiles(self._files("train"), self._features("train", row.streams), self.split("train"))
+        """The published training annotations; where one file holds all splits, its training part."""
+        files = self._files("train")
+        split = self.split("train") if set(files) & set(self._files("test")) else None
+        return DataFiles(files, self._features("train", row.streams), split)
 
     def validation(self, row: Row) -> Files | None:
         """The validation set, as in the paper, which tuned and reported on it."""

@@ -18,7 +18,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from densevid.artifacts import atomic_path
+from densevid.artifacts import atomic_path, hash_of
+from densevid.data.batches import SegmentDataset
+from densevid.data.timeline_samples import TimelineSamples
 from densevid.errors import InputError
 from densevid.training.learner import Learner
 from densevid.training.loop import Position
@@ -81,6 +83,19 @@ def read(path: Path) -> tuple[Tensors, dict[str, Any]]:
     if state.get("format") != FORMAT:
         raise InputError(f"{path}: checkpoint format {state.get('format')}; this densevid reads format {FORMAT}")
     return tensors, state
+
+
+def data_hashes(dataset: SegmentDataset | TimelineSamples) -> dict[str, str]:
+    """By what a checkpoint knows its training data again."""
+    return {"data": hash_of(dataset.fingerprint), "content": dataset.content}
+
+
+def require_same_data(state: Mapping[str, Any], dataset: SegmentDataset | TimelineSamples, *, where: str) -> None:
+    """Older checkpoints know which videos and segments they learnt from, but not what was said of them."""
+    ours = data_hashes(dataset)
+    if {"data": state.get("data"), "content": state.get("content", ours["content"])} != ours:
+        what = "videos, segments, sentences or features differ"
+        raise InputError(f"{where}: the run began with other training data ({what})")
 
 
 def restore(learner: Learner, tensors: Tensors, state: Mapping[str, Any], *, rank: int, seed: int) -> Position:

@@ -17,10 +17,12 @@ from densevid.data.clip_collection import ClipCollection
 from densevid.data.feature_layouts import open_features
 from densevid.data.feature_source import FeatureSource
 from densevid.data.npy_features import ReleasedFeatures
+from densevid.data.splits import split_name
 from densevid.data.timeline_samples import TimelineSamples
 from densevid.data.timeline_sources import ComposedFeatures
 from densevid.data.timelines import TimelineGenerator
 from densevid.data.vocabulary import Vocabulary
+from densevid.errors import InputError
 from densevid.model.masked_transformer import MaskedTransformer
 from densevid.training.targets import count_without_positive
 
@@ -88,6 +90,9 @@ def prepare(
     report(f"validation annotations: {judged.summary()}")
     held_out = SegmentDataset(judged, source, vocabulary, config)
     report(f"validation data: {held_out.summary()}")
+    if _are_the_same(training, dataset, validation, held_out):  # what is known by heart would look well learnt
+        other = "give --validation FILE or --validation-split NAME of others"
+        raise InputError(f"the validation data are the training data, the same videos of the same files; {other}")
     return Prepared(vocabulary, dataset, held_out, judged)
 
 
@@ -99,7 +104,7 @@ def _training_data(
         generator = training.generator(config.training.seed)
         vocabulary = vocabulary or Vocabulary.build(generator.sentences(), least)
         return TimelineSamples(generator, vocabulary, config), vocabulary
-    told = read_annotations(training.annotations, split=training.split)
+    told = _told(training)
     report(f"training annotations: {told.summary()}")
     vocabulary = vocabulary or Vocabulary.build(told.sentences(), least)
     dataset = SegmentDataset(told, open_source(training, told, config), vocabulary, config)
@@ -115,8 +120,40 @@ def _validation_data(config: Config, validation: DataFiles | ClipFiles) -> tuple
     if isinstance(validation, ClipFiles):
         composed = ComposedFeatures(validation.generator(seed=0), VALIDATION_TIMELINES)
         return composed.annotations(VALIDATION_ANNOTATORS), composed
-    judged = read_annotations(validation.annotations, split=validation.split)
+    judged = _told(validation)
     return judged, open_source(validation, judged, config)
+
+
+def _told(files: DataFiles) -> Annotations:
+    """The annotations of a split; it must be one that they, or the folders of the features, tell from others."""
+    told = read_annotations(files.annotations, split=files.split)
+    if files.split is not None and not told.with_subsets and not _has_folder(files.features, files.split):
+        where = ", ".join(map(str, files.annotations))
+        raise InputError(
+            f'{where}: no split {files.split!r} here, for no video has a "subset" and {files.features} no folder of'
+            " that name; leave the split away or give it a file of its own (--annotations, --validation)"
+        )
+    return told
+
+
+def _has_folder(features: Path, split: str) -> bool:
+    """Whether the features are those of a split: their folder is called so, or a folder in it is."""
+    apart = features.is_dir() and not any(features.glob("*.npy"))
+    folders = [features, *(folder for folder in features.iterdir() if folder.is_dir())] if apart else [features]
+    return any(split_name(folder.name) == split_name(split) for folder in folders)
+
+
+def _are_the_same(
+    training: DataFiles | ClipFiles,
+    learnt: SegmentDataset | TimelineSamples,
+    validation: DataFiles | ClipFiles,
+    held_out: SegmentDataset,
+) -> bool:
+    """The same clips, or the same videos of the same annotation files."""
+    if isinstance(training, ClipFiles) or isinstance(validation, ClipFiles):
+        return training == validation
+    files, others = ({path.resolve() for path in each.annotations} for each in (training, validation))
+    return files == others and isinstance(learnt, SegmentDataset) and set(learnt.videos) == set(held_out.videos)
 
 
 def open_source(files: DataFiles, told: Annotations, config: Config) -> FeatureSource:

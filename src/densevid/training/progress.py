@@ -22,11 +22,11 @@ class Progress:
     _begun: float = field(default_factory=time.perf_counter)
     _shown: float = 0.0
 
-    def update(self, step: int, values: dict[str, float]) -> None:
-        """The run is at `step`, and these are its latest values."""
-        now = time.perf_counter()
-        if now - self._shown >= PLAIN_SECONDS or step == self.total_steps:
-            self._shown = now
+    def update(self, step: int, values: dict[str, float], *, now: bool = False) -> None:
+        """The run is at `step`, and these are its latest values, to be shown soon or `now`."""
+        clock = time.perf_counter()
+        if now or clock - self._shown >= PLAIN_SECONDS or step == self.total_steps:
+            self._shown = clock
             self.say(f"step {step:,}/{self.total_steps:,}  {described(values)}  {self.left(step)}")
 
     def left(self, step: int) -> str:
@@ -52,7 +52,7 @@ class RichProgress(Progress):
         self._task = self._bar.add_task("", total=total_steps, completed=first_step)
         self._bar.start()
 
-    def update(self, step: int, values: dict[str, float]) -> None:
+    def update(self, step: int, values: dict[str, float], *, now: bool = False) -> None:
         """Move the bar."""
         self._bar.update(self._task, completed=step, description=f"{described(values)}  {self.left(step)}")
 

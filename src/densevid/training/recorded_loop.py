@@ -9,12 +9,12 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from densevid.artifacts import hash_of, provenance
+from densevid.artifacts import provenance
 from densevid.checkpoint import LoadedModel, save_model
 from densevid.data.loading import Loader
 from densevid.data.timeline_samples import TimelineLoader
-from densevid.errors import InputError
 from densevid.events import write_events
+from densevid.progress import duration
 from densevid.training import checkpointing
 from densevid.training.learner import Learner
 from densevid.training.loop import EpochReport, Loop
@@ -51,6 +51,7 @@ class RecordedLoop(Loop):
         self.settings = learner.config.training
         self.best, self._is_best = math.inf, False  # the less the better
         self._known = 0  # steps whose losses have been read
+        self._first = 0  # step of this sitting
         self._recent, self._samples, self._since, self._begun = Sums(), 0, time.perf_counter(), time.perf_counter()
         self._progress = Progress(learner.schedule.total_steps, self.report)
         self._records: Records | None = None
@@ -61,12 +62,12 @@ class RecordedLoop(Loop):
             self.report(f"{self.folder.path}: no checkpoint yet, starting from the beginning")
             return
         tensors, state = checkpointing.read(self.folder.last)
-        if state["data"] != self._data_hash():
-            raise InputError(f"{self.folder.path}: the run began with other training data")
+        checkpointing.require_same_data(state, self.loader.dataset, where=str(self.folder.path))
         self.best = math.inf if state["best"] is None else state["best"]
         seed = self.settings.seed
         self.position = checkpointing.restore(self.learner, tensors, state, rank=self.ranks.rank, seed=seed)
-        self._known, self._recent = self.learner.step, Sums(**state["recent"])
+        self._known = self._first = self.learner.step
+        self._recent = Sums(**state["recent"])
         self.skips = Skips(**state.get("skips", {}))  # older checkpoints know of none
         epoch, epochs = self.position.epoch, self.settings.epochs
         where = f"epoch {epoch + 1} of {epochs}" if epoch < epochs else "the end: all epochs are done"
@@ -76,7 +77,8 @@ class RecordedLoop(Loop):
     def shown(self) -> Iterator[None]:
         """Records and progress, for the time of the run."""
         if self.ranks.leads:
-            self._records = Records(self.folder, self.learner.step)
+            logged = self.learner.step - self._recent.count  # the row of steps that were pending will be written anew
+            self._records = Records(self.folder, logged)
             self._progress = open_progress(self.learner.schedule.total_steps, self.report, self.learner.step)
         try:
             yield
@@ -153,6 +155,8 @@ class RecordedLoop(Loop):
         """The run is over, or was stopped: a checkpoint to go on from, the newest model, and the curves."""
         if self.position.batch:
             self._save(self.folder.last)
+        if self._recent.count:
+            self._log_training(stopped=True)
         if self.ranks.leads:
             self._export(self.folder.last_model)
             if not self.folder.model.exists():
@@ -160,6 +164,17 @@ class RecordedLoop(Loop):
         if self._records is not None:
             self._records.draw(now=True)
         wait_for_all()
+
+    def outcome(self) -> str:
+        """One line for the end: how far the run came, in which time, and where the model is."""
+        step, steps, model = self.learner.step, self.learner.schedule.total_steps, f"model in {self.folder.model}"
+        here, time_taken = step - self._first, duration(time.perf_counter() - self._begun)
+        if self.position.epoch < self.settings.epochs:
+            on = "the same command with --resume and without --limit-steps goes on"
+            return f"stopped at step {step:,} of {steps:,} after {time_taken}; {on}; {model}"
+        if not here:
+            return f"all {steps:,} steps were done before; {model}"
+        return f"finished {steps:,} steps{f', the last {here:,}' if self._first else ''} in {time_taken}; {model}"
 
     def _validate(self, judged: Loader) -> dict[str, float]:
         """Losses, and scores in the epochs that have them."""
@@ -191,7 +206,7 @@ class RecordedLoop(Loop):
     def _save(self, path: Path) -> None:
         best = None if self.best == math.inf else self.best
         sums = {"recent": asdict(self._recent), "skips": asdict(self.skips)}
-        more = {"best": best, "data": self._data_hash(), **sums}
+        more = {"best": best, **checkpointing.data_hashes(self.loader.dataset), **sums}
         tensors, state = checkpointing.snapshot(self.learner, self.position, more)
         if self.ranks.leads:
             checkpointing.write(path, tensors, state)
@@ -210,19 +225,16 @@ class RecordedLoop(Loop):
         average = self.learner.average
         return nullcontext() if average is None else average.in_place_of(self.learner.model)
 
-    def _log_training(self) -> None:
+    def _log_training(self, *, stopped: bool = False) -> None:
         now = time.perf_counter()
         rate = self.learner.schedule.learning_rate(self._known - 1)
         values = {**self._recent.means(), "learning_rate": rate}
         values["samples_per_second"] = self._samples / (now - self._since)
         self._log("training", values)
-        self._progress.update(self._known, values)
+        self._progress.update(self._known, values, now=stopped)
         self._recent, self._samples, self._since = Sums(), 0, now
 
     def _log(self, split: str, values: dict[str, float]) -> None:
         if self._records is not None:
             where = {"step": self._known, "epoch": self.position.epoch + 1}
             self._records.add({**where, "split": split, **values, "seconds": time.perf_counter() - self._begun})
-
-    def _data_hash(self) -> str:
-        return hash_of(self.loader.dataset.fingerprint)

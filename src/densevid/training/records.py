@@ -13,7 +13,7 @@ CURVES_SECONDS = 30.0
 
 
 class Records:
-    """The written records of one run, from a step on: what an interrupted run wrote after it is forgotten."""
+    """The written records of one run, from a step on: what was written of later steps is forgotten."""
 
     def __init__(self, folder: RunFolder, step: int) -> None:
         self.folder, self._drawn = folder, time.perf_counter()

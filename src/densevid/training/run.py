@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
 from densevid.checkpoint import load_model
-from densevid.config import Config
+from densevid.config import Config, TrainingConfig
 from densevid.data.batches import SegmentDataset
 from densevid.data.loading import Loader, Plan, Share
 from densevid.data.timeline_samples import TimelineLoader, TimelineSamples
 from densevid.data.vocabulary import Vocabulary
 from densevid.errors import InputError
+from densevid.inference.devices import LEARNING, usable_device
 from densevid.training.learner import Learner
 from densevid.training.prepare import ClipFiles, DataFiles, Prepared, Report, initial_model, prepare
 from densevid.training.ranks import Ranks, joined, local_rank, wait_for_all
@@ -49,13 +52,14 @@ class TrainingJob:
 def train(job: TrainingJob, report: Report = lambda line: None) -> Path:
     """Train, alone or as one of the processes that `torchrun` started; gives the folder of the best model."""
     device, begun = pick_device(job.device), time.perf_counter()
-    with joined(device) as ranks:
+    with memory_suffices(device, job.config.training), joined(device) as ranks:
         say = report if ranks.leads else lambda line: None
         loop = assemble(job, ranks, device, say)
         say(f"ready after {time.perf_counter() - begun:.1f} s")
         with loop.shown():
             loop.run()
             loop.finish()
+        say(loop.outcome())
     return RunFolder(job.out).model
 
 
@@ -73,11 +77,13 @@ def assemble(job: TrainingJob, ranks: Ranks, device: torch.device, report: Repor
     report(f"{parameters / 1e6:.1f} million parameters to learn, on {_device_text(device, ranks, config)}")
     wait_for_all()  # every rank has seen whether the run has begun
     if ranks.leads and not begun:
-        folder.begin(config, data.vocabulary, job.inputs, device=str(device))
+        folder.begin(config, data.vocabulary, job.inputs, device=str(device), step=0)
     judged = None if data.validation is None else _loader(data.validation, job, ranks, device, shuffled=False)
     recorded = RecordedLoop(learner, loader, Surroundings(data, judged, folder, ranks, report, job.limit_steps))
     if begun:
         recorded.resume()
+    if ranks.leads and begun:
+        folder.go_on(config, job.inputs, device=str(device), step=learner.step)
     return recorded
 
 
@@ -118,18 +124,24 @@ def _learner(job: TrainingJob, data: Prepared, steps: int, ranks: Ranks, device:
 
 def pick_device(name: str | None) -> torch.device:
     """The named device, or a GPU where there is one; under `torchrun` each process has its own."""
-    try:
-        device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
-    except RuntimeError:
-        raise InputError(f"--device {name}: no such kind of device") from None
-    if device.type != "cuda":
-        return device
-    if not torch.cuda.is_available():
-        raise InputError(f"--device {name}: this machine has no usable CUDA device")
-    if ":" not in (name or "cuda"):
-        device = torch.device("cuda", local_rank())
-    torch.cuda.set_device(device)
+    device = usable_device(name, LEARNING)
+    if device.type == "cuda":
+        device = usable_device(f"cuda:{local_rank() if device.index is None else device.index}", LEARNING)
+        torch.cuda.set_device(device)
     return device
+
+
+@contextmanager
+def memory_suffices(device: torch.device, settings: TrainingConfig) -> Iterator[None]:
+    """Let what is out of memory be one line with the setting that it depends on most; checkpoints stay as they are."""
+    try:
+        yield
+    except (MemoryError, torch.OutOfMemoryError) as error:
+        resident = ", or training.features_on_device = false" if settings.features_on_device else ""
+        raise InputError(
+            f"{device} is out of memory with training.batch_size = {settings.batch_size}; set it lower{resident}"
+            " and begin in another --out; what this run has written, its last checkpoint too, is kept"
+        ) from error
 
 
 def _device_text(device: torch.device, ranks: Ranks, config: Config) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from densevid.artifacts import provenance, write_json
+from densevid.artifacts import provenance, read_json, write_json
 from densevid.config import Config, load_config
 from densevid.data.vocabulary import Vocabulary
 from densevid.errors import InputError
@@ -31,6 +31,11 @@ class RunFolder:
     def config(self) -> Path:
         """The settings, all of them."""
         return self.path / "config.toml"
+
+    @property
+    def environment(self) -> Path:
+        """How and on what it was started, each time."""
+        return self.path / "environment.json"
 
     @property
     def vocabulary(self) -> Path:
@@ -75,9 +80,24 @@ class RunFolder:
     def begin(self, config: Config, vocabulary: Vocabulary, inputs: list[Path], **facts: Any) -> None:
         """Write what is known before the first step; the settings last, for they mark a run as begun."""
         vocabulary.save(self.vocabulary)
-        block = provenance(config_hash=config.hash, inputs=inputs)
-        write_json(self.path / "environment.json", {**environment(), **facts, "provenance": block})
+        self._add_sitting([], config, inputs, **facts)
         config.save(self.config)
+
+    def go_on(self, config: Config, inputs: list[Path], **facts: Any) -> None:
+        """Write what has changed since the run was begun: the settings that may, and how it was started this time."""
+        self._add_sitting(self.sittings(), config, inputs, **facts)
+        config.save(self.config)
+
+    def sittings(self) -> list[dict[str, Any]]:
+        """Every start of the run so far; an older file knows the first alone."""
+        known = read_json(self.environment) if self.environment.exists() else {}
+        if not isinstance(known, dict):
+            raise InputError(f"{self.environment}: expected an object; move it away to go on")
+        return list(known.get("sittings", [known] if known else []))
+
+    def _add_sitting(self, before: list[dict[str, Any]], config: Config, inputs: list[Path], **facts: Any) -> None:
+        block = provenance(config_hash=config.hash, inputs=inputs)
+        write_json(self.environment, {"sittings": [*before, {**environment(), **facts, "provenance": block}]})
 
     def require_same(self, config: Config) -> None:
         """A run goes on with the settings it began with, but for a few that do not change what is learnt."""
