@@ -154,8 +154,8 @@ class Filler:
         return value_of(self.scorer.score(file, [part_of(score)]), score)
 
     def _gradient(self, wanted: Wanted, score: str) -> float | None:
-        path = self.predictor.runs.of(wanted.row, wanted.seed).gradient
-        return float(read_json(path)[score]) if path.exists() else None
+        known = self.predictor.runs.of(wanted.row, wanted.seed).measured_gradient
+        return None if known is None else float(known[score])
 
     def _training(self, line: Line) -> Cell:
         """Minutes for all models of a line together, by seed."""
@@ -191,6 +191,8 @@ class Filler:
                 notes.append(f"seed {each.seed}: not trained yet")
             elif each.kind != GRADIENT and not self.predictor.path(each).exists():
                 notes.append(f"seed {each.seed}: no {each.kind} predictions")
+            elif each.kind == GRADIENT and run.measured_gradient is None:
+                notes.append(f"seed {each.seed}: its gradient is to be measured (--only train)")
         return tuple(dict.fromkeys(notes))
 
     def _curve(self, table: Table, line: Line, files: Sequence[Path]) -> Any:

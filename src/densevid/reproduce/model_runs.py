@@ -16,10 +16,12 @@ from typing import Any
 from densevid.artifacts import hash_of, read_json
 from densevid.config import Config
 from densevid.reproduce.definitions import Circumstances, Row, resolved, rows
+from densevid.reproduce.fact_files import NUMBER, known_facts
 from densevid.reproduce.prepared_data import PreparedData
 from densevid.training.run_folder import RunFolder
 
 TRAINED = "trained.json"
+GRADIENT_FORMAT = 2  # 2: words count as they do in training, with clips beside the batch
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,12 @@ class ModelRun:
     def gradient(self) -> Path:
         """Where the size of the caption's gradient is noted."""
         return self.folder / "gradient.json"
+
+    @property
+    def measured_gradient(self) -> dict[str, Any] | None:
+        """What is noted of it, if it was measured as it is now."""
+        known = known_facts(self.gradient, caption_share=NUMBER, format=int)
+        return known if known is not None and known["format"] == GRADIENT_FORMAT else None
 
     @property
     def speed(self) -> Path:

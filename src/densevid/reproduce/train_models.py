@@ -79,7 +79,7 @@ def train_all(
 
 
 def _done(run: ModelRun) -> bool:
-    return run.trained is not None and (run.gradient.exists() or not run.row.gradient)
+    return run.trained is not None and (run.measured_gradient is not None or not run.row.gradient)
 
 
 def _train_together(trainings: Sequence[Training], parallel: int, report: Report) -> list[str]:
@@ -139,7 +139,7 @@ def train_one(training: Training) -> str | None:
             if run.trained is None:
                 train(training.job(), report=lambda line: print(line, file=sys.stderr, flush=True))
                 write_json(run.folder / TRAINED, training_facts(training))
-            if run.row.gradient and not run.gradient.exists():
+            if run.row.gradient and run.measured_gradient is None:
                 write_gradient(run, training.training, machine.device)
     except (InputError, MemoryError, torch.OutOfMemoryError) as error:
         return one_line(error) or type(error).__name__
