@@ -1,4 +1,4 @@
-"""Scores of event files: F1 of a short list, which no evaluator gives, and that a score is of the files that are there."""
+"""Scores of event files: F1 of a short list, which no evaluator gives; and a score is of the files that are there."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from densevid.artifacts import read_json, write_json
 from densevid.errors import InputError
 from densevid.reproduce.definitions import Dataset, Table, rows
+from densevid.reproduce.fact_files import read_facts
 from densevid.reproduce.model_runs import ModelRun, Runs
 from densevid.reproduce.paper_data import PaperData
 from densevid.reproduce.predict_models import Predictor, Wanted
@@ -124,9 +125,9 @@ class Reproduction:
         """Measure the training step of every trained model, one after another; the first seed stands for all."""
         steps = QUICK_STEPS if self.request.quick else TIMED_STEPS
         for run in self.models():
-            if run.seed == 0 and run.trained is not None and not run.speed.exists():
+            if run.seed == 0 and run.trained is not None and run.measured_speed is None:
                 write_speed(run, self.data.training(run.row), self.request.machine.device, steps=steps)
-                self.report(f"{run.row.name}: {read_json(run.speed)['videos_per_second']:.0f} videos a second")
+                self.report(f"{run.row.name}: {read_facts(run.speed)['videos_per_second']:.0f} videos a second")
 
     def predict(self) -> list[str]:
         """Predict what is not predicted; what could not be."""
@@ -168,7 +169,7 @@ class Reproduction:
         predictions = self.predictor.path(Wanted(row, "learned", 0))
         if not predictions.exists():
             return []
-        videos = set().union(*(read_json(file) for file in self.data.test().references))
+        videos = set().union(*(read_facts(file) for file in self.data.test().references))
         prefix = self.request.dataset.name == "activitynet"
         write_submission(predictions, videos, self.folder / "tables" / "submission.json", prefix=prefix)
         return [self.folder / "tables" / "submission.json"]

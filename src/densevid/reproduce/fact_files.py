@@ -16,7 +16,7 @@ def read_facts(path: Path, **kinds: Kind) -> dict[str, Any]:
     """An object that has these keys, with values of these types; anything else is one line that names the file."""
     content = read_json(path)
     if wrong := _wrong(content, kinds):
-        raise InputError(f"{path}: {wrong}; remove the file to have it made again")
+        raise InputError(f"{path}: {wrong}; remove {path.parent} to have it made again")
     return dict(content)
 
 
@@ -30,6 +30,6 @@ def known_facts(path: Path, **kinds: Kind) -> dict[str, Any] | None:
 
 def _wrong(content: Any, kinds: dict[str, Kind]) -> str | None:
     if not isinstance(content, dict):
-        return f"expected an object with {', '.join(kinds)}, got {type(content).__name__}"
+        return f"expected an object, got {type(content).__name__}"
     missing = [key for key, kind in kinds.items() if not isinstance(content.get(key), kind)]
     return f"it does not say {', '.join(missing)} as it should" if missing else None

@@ -11,7 +11,6 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from densevid.artifacts import read_json
 from densevid.reproduce.definitions import Column, Dataset, Table
 from densevid.reproduce.model_runs import ModelRun
 from densevid.reproduce.predict_models import Predictor, Wanted, predicted_seconds
@@ -175,8 +174,8 @@ class Filler:
         """Of the first model of a line, measured once."""
         if line.group != "ours":
             return Cell()
-        path = self.predictor.runs.of(line.rows[0], 0).speed
-        return Cell((float(read_json(path)["videos_per_second"]),) if path.exists() else (), 1)
+        known = self.predictor.runs.of(line.rows[0], 0).measured_speed
+        return Cell((float(known["videos_per_second"]),) if known else (), 1)
 
     def _notes(self, line: Line) -> tuple[str, ...]:
         """Why something is not there."""

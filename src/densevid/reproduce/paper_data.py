@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from densevid.artifacts import read_json, write_json
+from densevid.artifacts import write_json
 from densevid.config import load_config
 from densevid.data.annotations import Annotations, read_annotations
 from densevid.data.feature_layouts import open_features
@@ -18,6 +18,7 @@ from densevid.data.feature_source import FeatureSource
 from densevid.data.splits import split_name
 from densevid.errors import InputError
 from densevid.reproduce.definitions import Row
+from densevid.reproduce.fact_files import read_facts
 from densevid.reproduce.prepared_data import EventSet, Files, PreparedData, digest_of, narrowed
 from densevid.tracks import Streams
 from densevid.training.prepare import DataFiles, open_source
@@ -61,7 +62,7 @@ class PaperData(PreparedData):
 
     def coverage(self) -> list[str]:
         """How many of the annotated videos have features."""
-        counts = read_json(self.folder / "test" / "test.json")["videos"]
+        counts = read_facts(self.folder / "test" / "test.json", videos=dict)["videos"]
         return [f"{name}: {each['with_features']:,} of {each['annotated']:,} videos" for name, each in counts.items()]
 
     def test_source(self) -> FeatureSource:

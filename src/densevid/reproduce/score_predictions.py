@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from densevid.artifacts import fingerprint, provenance, read_json, write_json
+from densevid.artifacts import fingerprint, provenance, write_json
 from densevid.events import read_events
-from densevid.reproduce.fact_files import known_facts
+from densevid.reproduce.fact_files import known_facts, read_facts
 from densevid.reproduce.span_baselines import ScoredSpans, Spans, short_list_f1
 
 LENGTHS: dict[str, dict[str, float]] = {"long": {"min_seconds": 50.0}, "short": {"max_seconds": 15.0}}
@@ -87,10 +87,10 @@ class Scorer:
 
     def _list_f1(self, predictions: Path) -> float:
         """F1 of all spans of a file against the first annotator's, over the tIoUs from .5 to .95."""
-        told, truth = read_events(predictions), read_json(self.references[0])
+        told, truth = read_events(predictions), read_facts(self.references[0])
         spans = [_spans([(event.start, event.end) for event in told.get(video, [])]) for video in truth]
         listed = [ScoredSpans(each_N2, np.zeros(len(each_N2))) for each_N2 in spans]
-        most = max(map(len, spans))
+        most = max(map(len, spans), default=0)
         return short_list_f1(listed, [_spans(events["timestamps"]) for events in truth.values()], most) if most else 0.0
 
     def _judges(self, predictions: Path) -> tuple[Path, ...]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from functools import cached_property
 from pathlib import Path
 
-from densevid.artifacts import read_json
 from densevid.data.annotations import Annotations
 from densevid.data.clip_collection import ClipCollection
 from densevid.data.feature_layouts import open_features
@@ -18,6 +17,7 @@ from densevid.data.timeline_sources import ComposedFeatures
 from densevid.data.timelines import TimelineGenerator
 from densevid.errors import InputError
 from densevid.reproduce.definitions import Row
+from densevid.reproduce.fact_files import read_facts
 from densevid.reproduce.prepared_data import EventSet, Files, PreparedData, digest_of, narrowed
 from densevid.tracks import Streams
 from densevid.training.prepare import ClipFiles, DataFiles
@@ -85,7 +85,7 @@ class TimelineData(PreparedData):
         """Write a set, once; the same command on another machine writes the same."""
         folder = self.folder / (part if streams is None else f"{part}-{streams}-stream")
         about = folder / "timelines.json"
-        if not (about.exists() and read_json(about).get("complete")):
+        if not (about.exists() and read_facts(about, complete=bool)["complete"]):
             collection = ClipCollection.read(self.clips, features=self._features(streams))
             generator = TimelineGenerator(collection, self.split(part), seed=0)
             write_timelines(generator, self.count(part) or 0, folder, ANNOTATORS, lambda video: None)
