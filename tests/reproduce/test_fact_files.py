@@ -25,8 +25,8 @@ def test_what_a_file_must_say(content: object, tmp_path: Path) -> None:
     assert known_facts(path, seconds=NUMBER) is None
     write_json(path, content)
     assert known_facts(path, seconds=NUMBER) is None
-    with pytest.raises(InputError, match=r"facts\.json: .*remove"):
-        read_facts(path, seconds=NUMBER)
+    with pytest.raises(InputError, match=r"facts\.json: .*; remove it$"):
+        read_facts(path, "remove it", seconds=NUMBER)
     write_json(path, {"seconds": 3, "more": 1})
     assert known_facts(path, seconds=NUMBER) == read_facts(path, seconds=NUMBER) == {"seconds": 3, "more": 1}
 

@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
-from densevid.artifacts import read_json, write_json
+from densevid.artifacts import write_json
 from densevid.errors import InputError
 from densevid.reproduce.definitions import Dataset, Table, rows
 from densevid.reproduce.fact_files import read_facts
@@ -58,16 +59,35 @@ class Reproduction:
 
     @cached_property
     def data(self) -> PreparedData:
-        """The data set; a folder that was filled from other files is refused."""
+        """The data set; a folder that was filled from other files is refused. Nothing is written."""
         request = self.request
         kind = TimelineData if request.dataset.family == "timelines" else PaperData
         data = kind(request.dataset, request.inputs, self.folder / "data", quick=request.quick)
-        about = {"data": request.dataset.name, "annotations": data.digest, "streams": [list(s) for s in data.streams]}
-        path = self.folder / "data.json"
-        if path.exists() and read_json(path) != about:
-            raise InputError(f"{self.folder}: was filled from other data; choose another --out")
-        write_json(path, about)
+        self._compare(data)
         return data
+
+    def _compare(self, data: PreparedData) -> None:
+        if not self.noted.exists():
+            return
+        now = facts_of(data)
+        known = read_facts(self.noted, "choose another --out", data=str, annotations=str, streams=list)
+        other = [name for name in now if name in known and known[name] != now[name]]
+        if other:
+            raise InputError(f"{self.folder}: was filled from other data ({', '.join(other)}); choose another --out")
+        if missing := [name for name in now if name not in known]:
+            self.report(f"{self.noted}: is older; {' and '.join(missing)} could not be compared with what is given now")
+
+    @property
+    def noted(self) -> Path:
+        """Where it is noted from what data the folder is filled."""
+        return self.folder / "data.json"
+
+    def claim(self) -> None:
+        """Note from what data the folder is filled, as every step does that writes there."""
+        now = facts_of(self.data)
+        known = read_facts(self.noted) if self.noted.exists() else {}
+        if known != {**known, **now}:
+            write_json(self.noted, {**known, **now})
 
     @cached_property
     def runs(self) -> Runs:
@@ -115,6 +135,7 @@ class Reproduction:
 
     def train(self) -> list[str]:
         """Train what is not trained; what failed."""
+        self.claim()
         models = self.models()
         left = sum(run.trained is None for run in models)
         self.report(f"{len(models)} models, {left} to train, {self.request.machine.parallel} at a time")
@@ -123,6 +144,7 @@ class Reproduction:
 
     def time(self) -> None:
         """Measure the training step of every trained model, one after another; the first seed stands for all."""
+        self.claim()
         steps = QUICK_STEPS if self.request.quick else TIMED_STEPS
         for run in self.models():
             if run.seed == 0 and run.trained is not None and run.measured_speed is None:
@@ -131,6 +153,7 @@ class Reproduction:
 
     def predict(self) -> list[str]:
         """Predict what is not predicted; what could not be."""
+        self.claim()
         todo = [each for each in self.wanted if each.kind != GRADIENT]
         missing = []
         for number, each in enumerate(todo, start=1):
@@ -146,6 +169,7 @@ class Reproduction:
 
     def score(self) -> list[Path]:
         """Score what was predicted, fill the tables and write everything that people read; the files."""
+        self.claim()
         from densevid.reproduce.filled_table import QUICK, Filler
         from densevid.reproduce.present import write_report, write_table
         from densevid.reproduce.score_predictions import Scorer
@@ -182,3 +206,9 @@ class Reproduction:
             return []
         soda, test = self.request.dataset.soda, self.data.test()
         return [write_pages(predictions, test.references, soda, self.folder / "pages", rows()[QUALITATIVE].title)]
+
+
+def facts_of(data: PreparedData) -> dict[str, Any]:
+    """What tells a data set from others; files and features were not noted once."""
+    streams = [list(stream) for stream in data.streams]
+    return {"data": data.dataset.name, "annotations": data.digest, "streams": streams, **data.fingerprints}

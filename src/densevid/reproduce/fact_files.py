@@ -12,11 +12,11 @@ NUMBER = (int, float)
 Kind = type | tuple[type, ...]
 
 
-def read_facts(path: Path, **kinds: Kind) -> dict[str, Any]:
+def read_facts(path: Path, remedy: str = "", /, **kinds: Kind) -> dict[str, Any]:
     """An object that has these keys, with values of these types; anything else is one line that names the file."""
     content = read_json(path)
     if wrong := _wrong(content, kinds):
-        raise InputError(f"{path}: {wrong}; remove {path.parent} to have it made again")
+        raise InputError(f"{path}: {wrong}" + (f"; {remedy}" if remedy else ""))
     return dict(content)
 
 
