@@ -88,3 +88,29 @@ def test_clips_without_features_are_one_line(clips: Path, tmp_path: Path, capsys
     assert main(words(clips, tmp_path / "out", "--plan")) == 2
     lines = capsys.readouterr().err.strip().splitlines()
     assert len(lines) == 1 and "has no features.npy" in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("table", "row", "model"),
+    [
+        ("8", "other-search", "end-to-end, seed 0"),
+        ("4", "end-to-end-proposals", "end-to-end, seed 0"),
+        ("4", "end-to-end", "end-to-end, seed 0"),
+        ("5", "captions-1", "captions-1, seed 0"),
+    ],
+)
+def test_a_row_is_chosen_by_its_name_or_its_models(
+    table: str, row: str, model: str, clips: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words(clips, tmp_path / "out", "--plan", "--rows", row, table=table)) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 1 and lines[0].startswith(f"{model}: to train")
+
+
+@pytest.mark.parametrize("more", [["--plan"], ["--only", "train"], ["--only", "predict"]])
+def test_rows_that_a_table_does_not_have_are_an_error(
+    more: list[str], clips: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words(clips, tmp_path / "out", *more, "--rows", "procnets-prop", table="5")) == 2
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert len(lines) == 1 and "table 5 has no procnets-prop, but" in lines[0] and "captions-1, captions-2" in lines[0]

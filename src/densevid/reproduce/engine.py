@@ -111,14 +111,18 @@ class Reproduction:
 
     @property
     def wanted(self) -> list[Wanted]:
-        """All predictions that the tables need, and the summary that pages show."""
+        """All predictions that the tables need, of rows asked for by their name or their model's."""
         found = wanted_by(line for lines in self.lines.values() for line in lines)
-        if not self.request.only_rows:
+        asked = set(self.request.only_rows)
+        if not asked:
             return found
-        return [each for each in found if self._owner(each.row) in self.request.only_rows]
-
-    def _owner(self, row: str) -> str:
-        return rows()[row].model_of or row
+        chosen = [each for each in found if {each.row, rows()[each.row].model_of} & asked]
+        if not chosen:
+            shown, known = ", ".join(str(table.number) for table in self.request.tables), {each.row for each in found}
+            raise InputError(
+                f"--rows: table {shown} has no {' and no '.join(sorted(asked))}, but {', '.join(sorted(known))}"
+            )
+        return chosen
 
     def models(self) -> list[ModelRun]:
         """All models that the tables need, each once."""
