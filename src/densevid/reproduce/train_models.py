@@ -7,15 +7,11 @@ and the others go on.
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
-import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
-from threading import Thread
 
 from densevid.artifacts import provenance, write_json
 from densevid.errors import InputError, one_line
@@ -23,6 +19,7 @@ from densevid.progress import duration
 from densevid.reproduce.caption_gradient import write_gradient
 from densevid.reproduce.model_runs import TRAINED, ModelRun
 from densevid.reproduce.prepared_data import Files, PreparedData
+from densevid.reproduce.run_processes import finished
 from densevid.training.metrics import read_metrics
 from densevid.training.run import TrainingJob, train
 from densevid.training.run_folder import RunFolder
@@ -86,43 +83,12 @@ def _train_together(trainings: Sequence[Training], parallel: int, report: Report
     if not trainings:
         return []
     begun, failed = time.monotonic(), []
-    for number, (training, error) in enumerate(_finished(trainings, parallel), start=1):
+    for number, (training, error) in enumerate(finished(train_one, trainings, parallel), start=1):
         left = duration((time.monotonic() - begun) / number * (len(trainings) - number))
         state = f"failed ({error}; see {training.run.folder / LOG})" if error else "trained"
         report(f"{number} of {len(trainings)}: {training.run.name}: {state}, {left} left")
         failed += [f"{training.run.name}: {error}"] if error else []
     return failed
-
-
-def _finished(trainings: Sequence[Training], parallel: int) -> Iterable[tuple[Training, str | None]]:
-    """Each with what went wrong, as they finish; one at a time in this process, more in processes of their own."""
-    if parallel == 1:
-        for training in trainings:
-            yield training, train_one(training)
-        return
-    spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(
-        parallel, mp_context=spawn, initializer=end_with, initargs=(os.getpid(),), max_tasks_per_child=1
-    ) as pool:
-        futures: dict[Future[str | None], Training] = {pool.submit(train_one, each): each for each in trainings}
-        try:
-            for future in as_completed(futures):
-                died = future.exception()
-                yield futures[future], f"its process died ({died})" if died else future.result()
-        except KeyboardInterrupt:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-
-
-def end_with(parent: int) -> None:
-    """Let this process end soon after its parent: nobody could stop a run whose command was killed."""
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(1)
-        os._exit(1)
-
-    Thread(target=watch, daemon=True).start()
 
 
 def train_one(training: Training) -> str | None:
