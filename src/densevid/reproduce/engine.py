@@ -21,7 +21,7 @@ from densevid.reproduce.predict_models import Predictor, Wanted
 from densevid.reproduce.prepared_data import Inputs, PreparedData
 from densevid.reproduce.table_lines import GRADIENT, Line, lines_of, wanted_by
 from densevid.reproduce.timeline_data import TimelineData
-from densevid.reproduce.train_models import Machine, train_all
+from densevid.reproduce.train_models import Machine, log_of, note_failure, train_all
 from densevid.reproduce.train_speed import write_speed
 
 QUICK_STEPS, TIMED_STEPS = 1, 40
@@ -146,14 +146,20 @@ class Reproduction:
         limit = self.request.dataset.quick.get("limit_steps") if self.request.quick else None
         return train_all(models, self.data, self.request.machine, limit, self.report)
 
-    def time(self) -> None:
-        """Measure the training step of every trained model, one after another; the first seed stands for all."""
+    def time(self) -> list[str]:
+        """Measure the training step of all trained models, one by one, the first seed for all of a row; what failed."""
         self.claim()
         steps = QUICK_STEPS if self.request.quick else TIMED_STEPS
-        for run in self.models():
-            if run.seed == 0 and run.trained is not None and run.measured_speed is None:
-                write_speed(run, self.data.training(run.row), self.request.machine.device, steps=steps)
-                self.report(f"{run.row.name}: {read_facts(run.speed)['videos_per_second']:.0f} videos a second")
+        todo = [run for run in self.models() if run.seed == 0 and run.trained is not None and not run.measured_speed]
+        failed = []
+        for run in todo:
+            try:
+                speed = write_speed(run, self.data.training(run.row), self.request.machine.device, steps=steps)
+                self.report(f"{run.row.name}: {speed:.0f} videos a second")
+            except Exception as error:  # the others are timed all the same
+                failed.append(f"{run.name}: {note_failure(run, error)}")
+                self.report(f"{failed[-1]} (not timed; see {log_of(run)})")
+        return failed
 
     def predict(self) -> list[str]:
         """Predict what is not predicted; what could not be."""

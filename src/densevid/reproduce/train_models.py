@@ -9,8 +9,10 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 
 from densevid.artifacts import provenance, write_json
@@ -85,7 +87,7 @@ def _train_together(trainings: Sequence[Training], parallel: int, report: Report
     begun, failed = time.monotonic(), []
     for number, (training, error) in enumerate(finished(train_one, trainings, parallel), start=1):
         left = duration((time.monotonic() - begun) / number * (len(trainings) - number))
-        state = f"failed ({error}; see {training.run.folder / LOG})" if error else "trained"
+        state = f"failed ({error}; see {log_of(training.run)})" if error else "trained"
         report(f"{number} of {len(trainings)}: {training.run.name}: {state}, {left} left")
         failed += [f"{training.run.name}: {error}"] if error else []
     return failed
@@ -98,23 +100,46 @@ def train_one(training: Training) -> str | None:
     run, machine = training.run, training.machine
     if machine.threads is not None:
         torch.set_num_threads(machine.threads)
-    run.folder.parent.mkdir(parents=True, exist_ok=True)
-    log = run.folder.parent / f".seed-{run.seed}.log"  # a run folder must be empty when it begins
     try:
-        with log.open("a", encoding="utf-8") as file, contextlib.redirect_stderr(file):
+        run.folder.parent.mkdir(parents=True, exist_ok=True)
+        with _early_log(run).open("a", encoding="utf-8") as file, contextlib.redirect_stderr(file):
             if run.trained is None:
                 train(training.job(), report=lambda line: print(line, file=sys.stderr, flush=True))
                 write_json(run.folder / TRAINED, training_facts(training))
             if run.row.gradient and run.measured_gradient is None:
                 write_gradient(run, training.training, machine.device)
-    except (InputError, MemoryError, torch.OutOfMemoryError) as error:
-        return one_line(error) or type(error).__name__
+    except Exception as error:  # of the device, of memory, of the disk: the others are tried all the same
+        return note_failure(run, error)
     finally:
-        if run.folder.is_dir() and log.exists():
-            with (run.folder / LOG).open("a", encoding="utf-8") as whole:
-                whole.write(log.read_text(encoding="utf-8"))
-            log.unlink()
+        _keep_log(run)
     return None
+
+
+def note_failure(run: ModelRun, error: Exception) -> str:
+    """Where an error came from goes to the log of a run, and what it is to the user, on one line."""
+    with contextlib.suppress(OSError), log_of(run).open("a", encoding="utf-8") as file:
+        traceback.print_exception(error, file=file)
+    text = one_line(error)
+    return text if isinstance(error, InputError) else f"{type(error).__name__}: {text}"
+
+
+def log_of(run: ModelRun) -> Path:
+    """Where the last that a run said is."""
+    return _early_log(run) if _early_log(run).exists() else run.folder / LOG
+
+
+def _early_log(run: ModelRun) -> Path:
+    """Where a run says it at first: its folder must be empty when it begins."""
+    return run.folder.parent / f".seed-{run.seed}.log"
+
+
+def _keep_log(run: ModelRun) -> None:
+    """Put it where it belongs, once the run has begun."""
+    early = _early_log(run)
+    if early.exists() and RunFolder(run.folder).config.exists():
+        with contextlib.suppress(OSError), (run.folder / LOG).open("a", encoding="utf-8") as whole:
+            whole.write(early.read_text(encoding="utf-8"))
+            early.unlink()
 
 
 def training_facts(training: Training) -> dict[str, object]:

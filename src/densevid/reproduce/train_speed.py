@@ -25,8 +25,8 @@ from densevid.training.run import pick_device
 BATCHES = 4
 
 
-def write_speed(run: ModelRun, files: Files, device_name: str | None, *, steps: int = 40) -> None:
-    """Measure a run's model and note it in the run's folder."""
+def write_speed(run: ModelRun, files: Files, device_name: str | None, *, steps: int = 40) -> float:
+    """Measure a run's model and note it in the run's folder; videos a second."""
     device, vocabulary = pick_device(device_name), load_model(run.model).vocabulary
     data = prepare(run.config, files, None, vocabulary)
     batches = list(few_batches(data, run.config, device, BATCHES))
@@ -41,6 +41,7 @@ def write_speed(run: ModelRun, files: Files, device_name: str | None, *, steps: 
     facts = {"steps": steps, "videos_per_second": videos / seconds, "seconds_per_step": seconds / steps}
     about = provenance(config_hash=run.config.hash, model=run.hash, device=str(device))
     write_json(run.speed, {**facts, "provenance": about})
+    return videos / seconds
 
 
 def _learn(learner: Learner, batches: Sequence[Batch], steps: int) -> int:
