@@ -27,6 +27,7 @@ from densevid.inference.predict import OpenedJob, PredictionJob, open_job
 from densevid.inference.storyteller import Storyteller
 from densevid.intervals import temporal_iou
 from densevid.reproduce.baselines import write_baselines
+from densevid.reproduce.device_names import name_of
 from densevid.reproduce.fact_files import NUMBER, known_facts, read_facts
 from densevid.reproduce.model_runs import ModelRun, Runs
 from densevid.reproduce.prepared_data import EventSet, PreparedData
@@ -116,7 +117,8 @@ class Predictor:
             raise KeyboardInterrupt
         if told.failures:
             raise InputError(next(iter(told.failures.values())))
-        facts = {"seconds": seconds, "videos": len(told.events), "device": str(opened.captioner.device)}
+        device = opened.captioner.device
+        facts = {"seconds": seconds, "videos": len(told.events), "device": str(device), "device_name": name_of(device)}
         block = provenance(config_hash=told.config.hash, inputs=model_files(run.model), model=run.hash, **facts)
         write_events(path, told.events, provenance=block)
 

@@ -19,11 +19,12 @@ from densevid.artifacts import provenance, write_json
 from densevid.errors import InputError, one_line
 from densevid.progress import duration
 from densevid.reproduce.caption_gradient import write_gradient
+from densevid.reproduce.device_names import name_of
 from densevid.reproduce.model_runs import TRAINED, ModelRun
 from densevid.reproduce.prepared_data import Files, PreparedData
 from densevid.reproduce.run_processes import finished
 from densevid.training.metrics import read_metrics
-from densevid.training.run import TrainingJob, train
+from densevid.training.run import TrainingJob, pick_device, train
 from densevid.training.run_folder import RunFolder
 
 LOG = "train.log"
@@ -144,12 +145,9 @@ def _keep_log(run: ModelRun) -> None:
 
 def training_facts(training: Training) -> dict[str, object]:
     """How long the run took, over all its sittings and without start-up, and on what."""
-    import torch
-
     run = training.run
     rows = [row for row in read_metrics(RunFolder(run.folder).metrics) if row["seconds"]]
     rates = [float(row["samples_per_second"]) for row in rows if row["split"] == "training"]
-    cuda = torch.cuda.is_available() and not (training.machine.device or "cuda").startswith("cpu")
     return {
         "row": run.row.name,
         "seed": run.seed,
@@ -157,7 +155,7 @@ def training_facts(training: Training) -> dict[str, object]:
         "steps": max((int(row["step"]) for row in rows), default=0),
         "samples_per_second": median(rates) if rates else None,
         "parallel": training.machine.parallel,
-        "device": torch.cuda.get_device_name() if cuda else f"CPU, {torch.get_num_threads()} threads",
+        "device": name_of(pick_device(training.machine.device)),
         "provenance": provenance(config_hash=run.config.hash, model=run.hash),
     }
 

@@ -15,6 +15,7 @@ from densevid.artifacts import provenance, write_json
 from densevid.checkpoint import load_model
 from densevid.data.batches import Batch
 from densevid.reproduce.caption_gradient import few_batches
+from densevid.reproduce.device_names import name_of
 from densevid.reproduce.model_runs import ModelRun
 from densevid.reproduce.prepared_data import Files
 from densevid.training.learner import Learner
@@ -38,9 +39,9 @@ def write_speed(run: ModelRun, files: Files, device_name: str | None, *, steps: 
     begun = time.perf_counter()
     videos = _learn(learner, batches, steps)
     seconds = time.perf_counter() - begun
-    facts = {"steps": steps, "videos_per_second": videos / seconds, "seconds_per_step": seconds / steps}
+    times = {"steps": steps, "videos_per_second": videos / seconds, "seconds_per_step": seconds / steps}
     about = provenance(config_hash=run.config.hash, model=run.hash, device=str(device))
-    write_json(run.speed, {**facts, "provenance": about})
+    write_json(run.speed, {**times, "device_name": name_of(device), "provenance": about})
     return videos / seconds
 
 
