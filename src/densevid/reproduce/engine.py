@@ -6,7 +6,7 @@ OUT/DATA holds `data/` (the test set), `models/` (runs), `predictions/` (with th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -179,23 +179,34 @@ class Reproduction:
 
     def score(self) -> list[Path]:
         """Score what was predicted, fill the tables and write everything that people read; the files."""
-        self.claim()
+        from densevid.reproduce.choice_costs import costs_of
         from densevid.reproduce.filled_table import QUICK, Filler
         from densevid.reproduce.present import write_report, write_table
         from densevid.reproduce.score_predictions import Scorer
 
+        self.claim()
         dataset = self.request.dataset
         scorer = Scorer(self.data.test().references, dataset.soda, own_segments=dataset.family == "paper")
         filler = Filler(self.predictor, scorer)
+        self._tell_old_gradients()
         written = []
         for table in self.request.tables:
-            filled = filler.fill(table, self.lines[table.number], self.report)
+            lines = self.lines[table.number]
+            filled = filler.fill(table, lines, self.report)
+            if table.ranking:
+                filled = replace(filled, costs=costs_of(table, lines, self.predictor, scorer, self.request.seeds or 1))
             written.append(write_table(filled, self.folder / "tables"))
             if table.submission:
                 written += self._submission(table.submission)
         written += self._pages()
         quick = f" ({QUICK})" if self.request.quick else ""
         return [*written, write_report(self.folder / "tables", f"{self.request.dataset.title}{quick}")]
+
+    def _tell_old_gradients(self) -> None:
+        wanted = wanted_by(line for lines in self.lines.values() for line in lines)
+        for run in [self.runs.of(each.row, each.seed) for each in wanted if each.kind == GRADIENT]:
+            if run.gradient.exists() and run.measured_gradient is None:
+                self.report(f"{run.name}: its gradient was measured in another way; --only train measures it again")
 
     def _submission(self, row: str) -> list[Path]:
         from densevid.reproduce.submission import write_submission

@@ -11,6 +11,7 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
+from densevid.reproduce.choice_costs import Costs
 from densevid.reproduce.definitions import Column, Dataset, Table
 from densevid.reproduce.model_runs import ModelRun
 from densevid.reproduce.predict_models import Predictor, Wanted, predicted_seconds
@@ -70,6 +71,7 @@ class FilledTable:
     table: Table
     dataset: Dataset
     lines: tuple[FilledLine, ...]
+    costs: Costs | None = field(default=None, kw_only=True)  # where its lines are ranked
     facts: tuple[str, ...] = ()
 
     def line(self, row: str) -> FilledLine:
@@ -190,8 +192,6 @@ class Filler:
                 notes.append(f"seed {each.seed}: not trained yet")
             elif each.kind != GRADIENT and not self.predictor.path(each).exists():
                 notes.append(f"seed {each.seed}: no {each.kind} predictions")
-            elif each.kind == GRADIENT and run.measured_gradient is None:
-                notes.append(f"seed {each.seed}: its gradient is to be measured (--only train)")
         return tuple(dict.fromkeys(notes))
 
     def _curve(self, table: Table, line: Line, files: Sequence[Path]) -> Any:
