@@ -100,3 +100,29 @@ def test_a_folder_of_a_split_or_the_folder_itself(tmp_path: Path) -> None:
     (tmp_path / "val").mkdir()
     assert split_folder(tmp_path, "validation") == tmp_path / "val"
     assert split_folder(tmp_path, "training") == tmp_path
+
+
+def test_other_annotations_or_features_of_any_split_are_told_apart(tmp_path: Path) -> None:
+    entry = {"duration": 4.0, "timestamps": [[0.0, 2.0]], "sentences": ["A."]}
+    names = [name for files in datasets()["activitynet"].annotations.values() for name in files]
+    for name in names:
+        (tmp_path / name).write_text(json.dumps({"v_a": entry}))
+    for split in ("training", "validation"):
+        lines = write_features(tmp_path / "features" / split, [("v_a", 4.0), ("v_b", 6.0)])
+    (tmp_path / "features" / "anet_duration_frame.csv").write_text(lines)
+
+    def fingerprints() -> dict[str, dict[str, str]]:
+        inputs = Inputs(annotations=tmp_path, features=tmp_path / "features")
+        return PaperData(datasets()["activitynet"], inputs, tmp_path / "out", quick=False).fingerprints
+
+    first = fingerprints()
+    assert first == fingerprints() and set(first["files"]) == {*names, "anet_duration_frame.csv"}
+    (tmp_path / names[-1]).write_text(json.dumps({"v_a": {**entry, "sentences": ["B."]}}))
+    second = fingerprints()
+    assert [name for name in first["files"] if first["files"][name] != second["files"][name]] == [names[-1]]
+    values = tmp_path / "features" / "validation" / "v_b_bn.npy"
+    np.save(values, np.load(values) + 1)
+    third = fingerprints()["features"]
+    assert third["train"] == first["features"]["train"] and third["test"] != first["features"]["test"]
+    (tmp_path / "features" / "training" / "v_b_bn.npy").write_bytes(b"broken")
+    assert fingerprints()["features"]["train"] != third["train"], "left to those who need it"

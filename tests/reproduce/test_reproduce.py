@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -150,6 +151,16 @@ def test_the_speed_of_a_step_becomes_a_column(clips: Path, results: Path) -> Non
     assert main(words("5", clips, results.parent, "--only", "time", "--rows", "captions-1")) == 0
     assert main(words("5", clips, results.parent, "--only", "score")) == 0
     assert line(results, 5, "Masked Transformer, 1 layer")["train_speed"]["mean"] > 0
+
+
+def test_times_say_on_what_they_were_measured(clips: Path, results: Path) -> None:
+    assert main(words("5", clips, results.parent, "--only", "time", "--rows", "captions-1")) == 0
+    (speed,) = results.glob("models/captions-1-*/seed-0/speed.json")
+    (trained,) = results.glob("models/captions-1-*/seed-0/trained.json")
+    (told,) = results.glob("predictions/captions-1-*/seed-0/segments.json")
+    named = [json.loads(speed.read_text()), json.loads(told.read_text())["provenance"]]
+    assert all(re.fullmatch(r"CPU, \d+ threads", facts["device_name"]) for facts in named)
+    assert re.fullmatch(r"CPU, \d+ threads", json.loads(trained.read_text())["device"])
 
 
 def test_several_runs_at_a_time_and_seeds(clips: Path, tmp_path: Path) -> None:

@@ -1,59 +1,62 @@
-"""Runs that share a device are processes of their own; the rest of training them is in test_reproduce.py."""
+"""A row that fails is told, its traceback kept, and the others go on; what succeeds is in test_reproduce.py."""
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
-SCRIPT = """
-import multiprocessing, os, sys, time
-from densevid.reproduce.train_models import end_with
+import pytest
 
-def run(parent, note):
-    end_with(parent)
-    open(note, "w").write(str(os.getpid()))
-    time.sleep(120)
+from clip_collections import write_collection
+from densevid.cli import main
+from densevid.reproduce.model_runs import TRAINED
 
-if __name__ == "__main__":
-    process = multiprocessing.get_context("spawn").Process(target=run, args=(os.getpid(), sys.argv[1] + ".new"))
-    process.start()
-    while not os.path.exists(sys.argv[1] + ".new") or not open(sys.argv[1] + ".new").read():
-        time.sleep(0.05)
-    os.rename(sys.argv[1] + ".new", sys.argv[1])
-    time.sleep(120)
-"""
+ROWS = "captions-1,captions-2"
 
 
-def test_a_run_ends_with_the_command_that_began_it(tmp_path: Path) -> None:
-    (tmp_path / "script.py").write_text(SCRIPT)
-    note = tmp_path / "pid"
-    with subprocess.Popen([sys.executable, str(tmp_path / "script.py"), str(note)]) as command:
-        assert _soon(note.exists, 60)
-        child = int(note.read_text())
-        assert _runs(child)
-        command.send_signal(signal.SIGKILL)
-    assert _soon(lambda: not _runs(child), 20)
+@pytest.fixture(scope="module")
+def clips(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_collection(tmp_path_factory.mktemp("clips"), clips=200, splits=("train", "train", "val"))
 
 
-def _runs(process: int) -> bool:
-    """Whether it is there and not a zombie that nobody has buried."""
-    try:
-        os.kill(process, 0)
-        state = Path(f"/proc/{process}/stat")
-        return not state.exists() or state.read_text().rpartition(")")[2].split()[0] != "Z"
-    except (ProcessLookupError, FileNotFoundError):
-        return False
+def words(clips: Path, out: Path, *more: str) -> list[str]:
+    data = ["--data", "msvd-timelines", "--clips", str(clips), "--quick", "--rows", ROWS, "--threads", "1"]
+    return ["reproduce", "5", *data, "--out", str(out), *more]
 
 
-def _soon(holds: object, seconds: float) -> bool:
-    assert callable(holds)
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        if holds():
-            return True
-        time.sleep(0.1)
-    return False
+@pytest.mark.parametrize("parallel", ["1", "2"])
+def test_an_error_of_the_device_is_told_of_every_row(
+    parallel: str, clips: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing can be computed on `meta`: torch raises what is no error of the input."""
+    command = words(clips, tmp_path, "--only", "train", "--device", "meta", "--parallel", parallel)
+    assert main(command) == 2
+    err = capsys.readouterr().err
+    assert "Traceback" not in err and "2 models failed: " in err
+    for row in ROWS.split(","):
+        (line,) = [line for line in err.splitlines() if f"{row}, seed 0: failed" in line]
+        log = Path(line.partition("; see ")[2].partition(")")[0])
+        assert "Traceback" in log.read_text() and "Error: " in line
+
+
+def test_a_row_that_cannot_be_written_leaves_the_others(
+    clips: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words(clips, tmp_path, "--plan")) == 0
+    folder = tmp_path / "msvd-timelines-quick"
+    runs = [folder / line.rpartition("(")[2].rstrip(")") for line in capsys.readouterr().out.splitlines()]
+    blocked, free = sorted(runs)
+    blocked.parent.parent.mkdir(parents=True)
+    blocked.parent.write_text("not a folder")
+    assert main(words(clips, tmp_path, "--only", "train", "--device", "cpu")) == 2
+    err = capsys.readouterr().err
+    assert "Traceback" not in err and "1 models failed: captions-1, seed 0: " in err
+    assert (free / TRAINED).exists()
+    blocked.parent.unlink()
+    assert main(words(clips, tmp_path, "--only", "train", "--device", "cpu")) == 0
+    (blocked / "model" / "weights.safetensors").write_bytes(b"broken")
+    capsys.readouterr()
+    assert main(words(clips, tmp_path, "--only", "time", "--device", "cpu")) == 2
+    err = capsys.readouterr().err
+    assert "Traceback" not in err and "captions-1, seed 0: " in err and "not timed" in err
+    assert (free / "speed.json").exists() and not (blocked / "speed.json").exists()
+    assert "Traceback" in (blocked / "train.log").read_text()

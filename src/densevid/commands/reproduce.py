@@ -63,8 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     steps = [arguments.only] if arguments.only else STEPS
     failed = reproduction.train() if "train" in steps else []
-    if "time" in steps:
-        reproduction.time()
+    failed += reproduction.time() if "time" in steps else []
     missing = reproduction.predict() if "predict" in steps else []
     for line in missing:
         _say(f"not predicted: {line}")
@@ -73,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
     if failed:
         from densevid.errors import InputError
 
-        raise InputError(f"{len(failed)} models were not trained: {failed[0]}")
+        raise InputError(f"{len(failed)} models failed: {failed[0]}")
     return 0
 
 

@@ -20,11 +20,11 @@ from densevid.data.batches import Batch, SegmentDataset
 from densevid.data.loading import Loader, Plan
 from densevid.data.timeline_samples import TimelineLoader
 from densevid.model.masked_transformer import MaskedTransformer
-from densevid.reproduce.model_runs import ModelRun
+from densevid.reproduce.model_runs import GRADIENT_FORMAT, ModelRun
 from densevid.reproduce.prepared_data import Files
 from densevid.training.prepare import Prepared, prepare
 from densevid.training.run import pick_device
-from densevid.training.step import batch_losses
+from densevid.training.step import total_loss
 
 BATCHES = 8
 WEIGHTS = {"score": "score_weight", "offsets": "offset_weight", "mask": "mask_weight", "words": "word_weight"}
@@ -40,7 +40,12 @@ def write_gradient(run: ModelRun, files: Files, device_name: str | None) -> None
         when: gradient_norms(model.to(device), few_batches(data, run.config, device, BATCHES), run.config)
         for when, model in (("before", fresh), ("after", loaded.model))
     }
-    content = {**measured, "caption_share": measured["after"]["caption_share"], "batches": BATCHES}
+    content = {
+        **measured,
+        "caption_share": measured["after"]["caption_share"],
+        "batches": BATCHES,
+        "format": GRADIENT_FORMAT,
+    }
     write_json(run.gradient, {**content, "provenance": provenance(config_hash=run.config.hash, model=run.hash)})
 
 
@@ -52,7 +57,7 @@ def gradient_norms(model: MaskedTransformer, batches: Iterator[Batch], config: C
     count = 0
     model.train()
     for batch in batches:
-        losses = batch_losses(model, batch, config)
+        _, losses = total_loss(model, batch, config)  # clips beside the batch take their share of the words
         for name in WEIGHTS:
             sums[name] += _norm(weights[name] * getattr(losses, name), parameters)
         count += 1

@@ -154,7 +154,7 @@ def chosen_tables(text: str, dataset: Dataset) -> list[Table]:
         return [tables()[number] for number in dataset.tables]
     known = ", ".join(map(str, tables()))
     for part in text.split(","):
-        if not part.strip().isdigit() or int(part) not in tables():
+        if not part.strip().isdecimal() or int(part) not in tables():
             raise InputError(f"there is no table {part.strip()!r}; choose all or from {known}")
     return [tables()[int(part)] for part in text.split(",")]
 

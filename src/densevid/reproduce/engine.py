@@ -6,20 +6,22 @@ OUT/DATA holds `data/` (the test set), `models/` (runs), `predictions/` (with th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
-from densevid.artifacts import read_json, write_json
+from densevid.artifacts import write_json
 from densevid.errors import InputError
 from densevid.reproduce.definitions import Dataset, Table, rows
+from densevid.reproduce.fact_files import read_facts
 from densevid.reproduce.model_runs import ModelRun, Runs
 from densevid.reproduce.paper_data import PaperData
 from densevid.reproduce.predict_models import Predictor, Wanted
 from densevid.reproduce.prepared_data import Inputs, PreparedData
 from densevid.reproduce.table_lines import GRADIENT, Line, lines_of, wanted_by
 from densevid.reproduce.timeline_data import TimelineData
-from densevid.reproduce.train_models import Machine, train_all
+from densevid.reproduce.train_models import Machine, log_of, note_failure, train_all
 from densevid.reproduce.train_speed import write_speed
 
 QUICK_STEPS, TIMED_STEPS = 1, 40
@@ -57,16 +59,35 @@ class Reproduction:
 
     @cached_property
     def data(self) -> PreparedData:
-        """The data set; a folder that was filled from other files is refused."""
+        """The data set; a folder that was filled from other files is refused. Nothing is written."""
         request = self.request
         kind = TimelineData if request.dataset.family == "timelines" else PaperData
         data = kind(request.dataset, request.inputs, self.folder / "data", quick=request.quick)
-        about = {"data": request.dataset.name, "annotations": data.digest, "streams": [list(s) for s in data.streams]}
-        path = self.folder / "data.json"
-        if path.exists() and read_json(path) != about:
-            raise InputError(f"{self.folder}: was filled from other data; choose another --out")
-        write_json(path, about)
+        self._compare(data)
         return data
+
+    def _compare(self, data: PreparedData) -> None:
+        if not self.noted.exists():
+            return
+        now = facts_of(data)
+        known = read_facts(self.noted, "choose another --out", data=str, annotations=str, streams=list)
+        other = [name for name in now if name in known and known[name] != now[name]]
+        if other:
+            raise InputError(f"{self.folder}: was filled from other data ({', '.join(other)}); choose another --out")
+        if missing := [name for name in now if name not in known]:
+            self.report(f"{self.noted}: is older; {' and '.join(missing)} could not be compared with what is given now")
+
+    @property
+    def noted(self) -> Path:
+        """Where it is noted from what data the folder is filled."""
+        return self.folder / "data.json"
+
+    def claim(self) -> None:
+        """Note from what data the folder is filled, as every step does that writes there."""
+        now = facts_of(self.data)
+        known = read_facts(self.noted) if self.noted.exists() else {}
+        if known != {**known, **now}:
+            write_json(self.noted, {**known, **now})
 
     @cached_property
     def runs(self) -> Runs:
@@ -90,14 +111,18 @@ class Reproduction:
 
     @property
     def wanted(self) -> list[Wanted]:
-        """All predictions that the tables need, and the summary that pages show."""
+        """All predictions that the tables need, of rows asked for by their name or their model's."""
         found = wanted_by(line for lines in self.lines.values() for line in lines)
-        if not self.request.only_rows:
+        asked = set(self.request.only_rows)
+        if not asked:
             return found
-        return [each for each in found if self._owner(each.row) in self.request.only_rows]
-
-    def _owner(self, row: str) -> str:
-        return rows()[row].model_of or row
+        chosen = [each for each in found if {each.row, rows()[each.row].model_of} & asked]
+        if not chosen:
+            shown, known = ", ".join(str(table.number) for table in self.request.tables), {each.row for each in found}
+            raise InputError(
+                f"--rows: table {shown} has no {' and no '.join(sorted(asked))}, but {', '.join(sorted(known))}"
+            )
+        return chosen
 
     def models(self) -> list[ModelRun]:
         """All models that the tables need, each once."""
@@ -114,22 +139,31 @@ class Reproduction:
 
     def train(self) -> list[str]:
         """Train what is not trained; what failed."""
+        self.claim()
         models = self.models()
         left = sum(run.trained is None for run in models)
         self.report(f"{len(models)} models, {left} to train, {self.request.machine.parallel} at a time")
         limit = self.request.dataset.quick.get("limit_steps") if self.request.quick else None
         return train_all(models, self.data, self.request.machine, limit, self.report)
 
-    def time(self) -> None:
-        """Measure the training step of every trained model, one after another; the first seed stands for all."""
+    def time(self) -> list[str]:
+        """Measure the training step of all trained models, one by one, the first seed for all of a row; what failed."""
+        self.claim()
         steps = QUICK_STEPS if self.request.quick else TIMED_STEPS
-        for run in self.models():
-            if run.seed == 0 and run.trained is not None and not run.speed.exists():
-                write_speed(run, self.data.training(run.row), self.request.machine.device, steps=steps)
-                self.report(f"{run.row.name}: {read_json(run.speed)['videos_per_second']:.0f} videos a second")
+        todo = [run for run in self.models() if run.seed == 0 and run.trained is not None and not run.measured_speed]
+        failed = []
+        for run in todo:
+            try:
+                speed = write_speed(run, self.data.training(run.row), self.request.machine.device, steps=steps)
+                self.report(f"{run.row.name}: {speed:.0f} videos a second")
+            except Exception as error:  # the others are timed all the same
+                failed.append(f"{run.name}: {note_failure(run, error)}")
+                self.report(f"{failed[-1]} (not timed; see {log_of(run)})")
+        return failed
 
     def predict(self) -> list[str]:
         """Predict what is not predicted; what could not be."""
+        self.claim()
         todo = [each for each in self.wanted if each.kind != GRADIENT]
         missing = []
         for number, each in enumerate(todo, start=1):
@@ -145,16 +179,22 @@ class Reproduction:
 
     def score(self) -> list[Path]:
         """Score what was predicted, fill the tables and write everything that people read; the files."""
+        from densevid.reproduce.choice_costs import costs_of
         from densevid.reproduce.filled_table import QUICK, Filler
         from densevid.reproduce.present import write_report, write_table
         from densevid.reproduce.score_predictions import Scorer
 
+        self.claim()
         dataset = self.request.dataset
         scorer = Scorer(self.data.test().references, dataset.soda, own_segments=dataset.family == "paper")
         filler = Filler(self.predictor, scorer)
+        self._tell_old_gradients()
         written = []
         for table in self.request.tables:
-            filled = filler.fill(table, self.lines[table.number], self.report)
+            lines = self.lines[table.number]
+            filled = filler.fill(table, lines, self.report)
+            if table.ranking:
+                filled = replace(filled, costs=costs_of(table, lines, self.predictor, scorer, self.request.seeds or 1))
             written.append(write_table(filled, self.folder / "tables"))
             if table.submission:
                 written += self._submission(table.submission)
@@ -162,13 +202,19 @@ class Reproduction:
         quick = f" ({QUICK})" if self.request.quick else ""
         return [*written, write_report(self.folder / "tables", f"{self.request.dataset.title}{quick}")]
 
+    def _tell_old_gradients(self) -> None:
+        wanted = wanted_by(line for lines in self.lines.values() for line in lines)
+        for run in [self.runs.of(each.row, each.seed) for each in wanted if each.kind == GRADIENT]:
+            if run.gradient.exists() and run.measured_gradient is None:
+                self.report(f"{run.name}: its gradient was measured in another way; --only train measures it again")
+
     def _submission(self, row: str) -> list[Path]:
         from densevid.reproduce.submission import write_submission
 
         predictions = self.predictor.path(Wanted(row, "learned", 0))
         if not predictions.exists():
             return []
-        videos = set().union(*(read_json(file) for file in self.data.test().references))
+        videos = set().union(*(read_facts(file) for file in self.data.test().references))
         prefix = self.request.dataset.name == "activitynet"
         write_submission(predictions, videos, self.folder / "tables" / "submission.json", prefix=prefix)
         return [self.folder / "tables" / "submission.json"]
@@ -181,3 +227,9 @@ class Reproduction:
             return []
         soda, test = self.request.dataset.soda, self.data.test()
         return [write_pages(predictions, test.references, soda, self.folder / "pages", rows()[QUALITATIVE].title)]
+
+
+def facts_of(data: PreparedData) -> dict[str, Any]:
+    """What tells a data set from others; files and features were not noted once."""
+    streams = [list(stream) for stream in data.streams]
+    return {"data": data.dataset.name, "annotations": data.digest, "streams": streams, **data.fingerprints}

@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from densevid.artifacts import read_json
+from densevid.reproduce.choice_costs import Costs
 from densevid.reproduce.definitions import Column, Dataset, Table
 from densevid.reproduce.model_runs import ModelRun
 from densevid.reproduce.predict_models import Predictor, Wanted, predicted_seconds
@@ -71,6 +71,7 @@ class FilledTable:
     table: Table
     dataset: Dataset
     lines: tuple[FilledLine, ...]
+    costs: Costs | None = field(default=None, kw_only=True)  # where its lines are ranked
     facts: tuple[str, ...] = ()
 
     def line(self, row: str) -> FilledLine:
@@ -154,8 +155,8 @@ class Filler:
         return value_of(self.scorer.score(file, [part_of(score)]), score)
 
     def _gradient(self, wanted: Wanted, score: str) -> float | None:
-        path = self.predictor.runs.of(wanted.row, wanted.seed).gradient
-        return float(read_json(path)[score]) if path.exists() else None
+        known = self.predictor.runs.of(wanted.row, wanted.seed).measured_gradient
+        return None if known is None else float(known[score])
 
     def _training(self, line: Line) -> Cell:
         """Minutes for all models of a line together, by seed."""
@@ -175,8 +176,8 @@ class Filler:
         """Of the first model of a line, measured once."""
         if line.group != "ours":
             return Cell()
-        path = self.predictor.runs.of(line.rows[0], 0).speed
-        return Cell((float(read_json(path)["videos_per_second"]),) if path.exists() else (), 1)
+        known = self.predictor.runs.of(line.rows[0], 0).measured_speed
+        return Cell((float(known["videos_per_second"]),) if known else (), 1)
 
     def _notes(self, line: Line) -> tuple[str, ...]:
         """Why something is not there."""

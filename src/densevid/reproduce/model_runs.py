@@ -13,13 +13,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from densevid.artifacts import hash_of, read_json
+from densevid.artifacts import hash_of
 from densevid.config import Config
 from densevid.reproduce.definitions import Circumstances, Row, resolved, rows
+from densevid.reproduce.fact_files import NUMBER, known_facts
 from densevid.reproduce.prepared_data import PreparedData
 from densevid.training.run_folder import RunFolder
 
 TRAINED = "trained.json"
+GRADIENT_FORMAT = 2  # 2: words count as they do in training, with clips beside the batch
 
 
 @dataclass(frozen=True)
@@ -45,8 +47,8 @@ class ModelRun:
 
     @property
     def trained(self) -> dict[str, Any] | None:
-        """What is known of the finished training, if it is finished."""
-        return read_json(self.folder / TRAINED) if (self.folder / TRAINED).exists() else None
+        """What is known of the finished training, if it is finished and noted in full."""
+        return known_facts(self.folder / TRAINED, seconds=NUMBER, steps=int, device=str, parallel=int)
 
     @property
     def gradient(self) -> Path:
@@ -54,9 +56,20 @@ class ModelRun:
         return self.folder / "gradient.json"
 
     @property
+    def measured_gradient(self) -> dict[str, Any] | None:
+        """What is noted of it, if it was measured as it is now."""
+        known = known_facts(self.gradient, caption_share=NUMBER, format=int)
+        return known if known is not None and known["format"] == GRADIENT_FORMAT else None
+
+    @property
     def speed(self) -> Path:
         """Where the time of a training step by itself is noted."""
         return self.folder / "speed.json"
+
+    @property
+    def measured_speed(self) -> dict[str, Any] | None:
+        """What is noted of it, if it was measured."""
+        return known_facts(self.speed, videos_per_second=NUMBER, seconds_per_step=NUMBER)
 
 
 @dataclass(frozen=True)

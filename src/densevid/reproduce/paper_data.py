@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from densevid.artifacts import read_json, write_json
+from densevid.artifacts import write_json
 from densevid.config import load_config
 from densevid.data.annotations import Annotations, read_annotations
 from densevid.data.feature_layouts import open_features
@@ -18,7 +18,8 @@ from densevid.data.feature_source import FeatureSource
 from densevid.data.splits import split_name
 from densevid.errors import InputError
 from densevid.reproduce.definitions import Row
-from densevid.reproduce.prepared_data import EventSet, Files, PreparedData, digest_of, narrowed
+from densevid.reproduce.fact_files import read_facts
+from densevid.reproduce.prepared_data import EventSet, Files, PreparedData, digest_of, fingerprint_of, narrowed
 from densevid.tracks import Streams
 from densevid.training.prepare import DataFiles, open_source
 
@@ -43,6 +44,16 @@ class PaperData(PreparedData):
         """Of the training annotations."""
         return digest_of(self._files("train")[0])
 
+    @cached_property
+    def fingerprints(self) -> dict[str, dict[str, str]]:
+        """All annotation files and the duration files beside the features; the features of each split."""
+        folders = {part: self._features(part, None) for part in ("train", "test")}
+        told = {name: self.annotations / name for names in self.dataset.annotations.values() for name in names}
+        beside = {folder for path in folders.values() for folder in (path, path.parent)}
+        timed = {file.name: file for folder in sorted(beside) for file in folder.glob("*_duration_frame.csv")}
+        features = {part: fingerprint_of(open_features(path, seconds_per_step=1.0)) for part, path in folders.items()}
+        return {"files": {name: digest_of(file) for name, file in (told | timed).items()}, "features": features}
+
     def training(self, row: Row) -> Files:
         """The published training annotations; where one file holds all splits, its training part."""
         files = self._files("train")
@@ -63,7 +74,8 @@ class PaperData(PreparedData):
 
     def coverage(self) -> list[str]:
         """How many of the annotated videos have features."""
-        counts = read_json(self.folder / "test" / "test.json")["videos"]
+        about = self.folder / "test" / "test.json"
+        counts = read_facts(about, "remove it to have it made again", videos=dict)["videos"]
         return [f"{name}: {each['with_features']:,} of {each['annotated']:,} videos" for name, each in counts.items()]
 
     def test_source(self) -> FeatureSource:

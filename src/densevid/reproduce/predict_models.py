@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from densevid.artifacts import hash_of, provenance, read_json
+from densevid.artifacts import hash_of, provenance
 from densevid.checkpoint import model_files
 from densevid.config import InferenceConfig
 from densevid.data.annotations import read_annotations
@@ -27,6 +27,8 @@ from densevid.inference.predict import OpenedJob, PredictionJob, open_job
 from densevid.inference.storyteller import Storyteller
 from densevid.intervals import temporal_iou
 from densevid.reproduce.baselines import write_baselines
+from densevid.reproduce.device_names import name_of
+from densevid.reproduce.fact_files import NUMBER, known_facts, read_facts
 from densevid.reproduce.model_runs import ModelRun, Runs
 from densevid.reproduce.prepared_data import EventSet, PreparedData
 from densevid.reproduce.shuffled_features import ShuffledFeatures
@@ -115,7 +117,8 @@ class Predictor:
             raise KeyboardInterrupt
         if told.failures:
             raise InputError(next(iter(told.failures.values())))
-        facts = {"seconds": seconds, "videos": len(told.events), "device": str(opened.captioner.device)}
+        device = opened.captioner.device
+        facts = {"seconds": seconds, "videos": len(told.events), "device": str(device), "device_name": name_of(device)}
         block = provenance(config_hash=told.config.hash, inputs=model_files(run.model), model=run.hash, **facts)
         write_events(path, told.events, provenance=block)
 
@@ -146,8 +149,10 @@ class Predictor:
 
 def predicted_seconds(path: Path) -> float | None:
     """Seconds a video, as they were measured when the file was written; None where nothing was computed."""
-    facts = read_json(path).get("provenance", {})
-    return facts["seconds"] / facts["videos"] if facts.get("videos") and "seconds" in facts else None
+    noted = known_facts(path, provenance=dict)
+    facts = noted["provenance"] if noted else {}
+    known = all(isinstance(facts.get(name), NUMBER) for name in ("seconds", "videos"))
+    return facts["seconds"] / facts["videos"] if known and facts["videos"] else None
 
 
 def with_true_sentences(events: Sequence[Event], truth: Sequence[Event]) -> list[Event]:
@@ -178,7 +183,7 @@ def calibrated(opened: OpenedJob, held_out: EventSet) -> Storyteller:
 
 def _on(opened: OpenedJob, test: EventSet) -> OpenedJob:
     """The videos of the test set alone."""
-    known = set().union(*(read_json(file) for file in test.references))
+    known = set().union(*(read_facts(file) for file in test.references))
     return replace(opened, videos=[video for video in opened.videos if video in known])
 
 

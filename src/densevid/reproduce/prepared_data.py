@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
 
 from densevid.artifacts import fingerprint
 from densevid.data.annotations import Annotations, read_annotations
@@ -17,6 +22,8 @@ from densevid.tracks import FeatureTrack, Streams
 from densevid.training.prepare import ClipFiles, DataFiles
 
 Files = DataFiles | ClipFiles
+Item = TypeVar("Item")
+SIZED, READ = 256, 8  # videos whose steps are counted, and of which a few are read, to know features again
 
 
 @dataclass(frozen=True)
@@ -54,7 +61,12 @@ class PreparedData(ABC):
     @property
     @abstractmethod
     def digest(self) -> str:
-        """What tells these annotations from others."""
+        """What tells these annotations from others, as far as the names of models go."""
+
+    @property
+    @abstractmethod
+    def fingerprints(self) -> dict[str, dict[str, str]]:
+        """What tells this data from other: every file of annotations, and the features without reading all of them."""
 
     @abstractmethod
     def training(self, row: Row) -> Files:
@@ -119,6 +131,38 @@ def narrowed(source: FeatureSource | None, streams: int, folder: Path) -> Path:
                 track = source.track(video)
                 writer.add(video, FeatureTrack(track.values[:, :width], track.clock, kept, None, track.duration))
     return folder
+
+
+def fingerprint_of(source: FeatureSource) -> str:
+    """What tells features from others: how they were made, of which videos, the sizes of many and a few rows."""
+    videos = source.videos()
+    facts: list[Any] = [source.recipe.id if source.recipe else None, source.streams, videos]
+    facts.append([_steps(source, video) for video in evenly(videos, SIZED)])
+    digest = hashlib.sha256(json.dumps(facts).encode())
+    for video in evenly(videos, READ):
+        digest.update(_some_rows(source, video))
+    return f"sampled-sha256:{digest.hexdigest()}"
+
+
+def evenly(items: Sequence[Item], count: int) -> list[Item]:
+    """So many of them or fewer, from the first to the last."""
+    chosen = np.linspace(0, len(items) - 1, min(count, len(items))).astype(int)
+    return [items[index] for index in chosen.tolist()]
+
+
+def _steps(source: FeatureSource, video: str) -> int | None:
+    try:
+        return source.extent(video).steps
+    except InputError:  # a file that cannot be read is left to those who need it
+        return None
+
+
+def _some_rows(source: FeatureSource, video: str) -> bytes:
+    try:
+        values_TF = source.track(video).values
+    except InputError:
+        return b""
+    return str(values_TF.dtype).encode() + values_TF[[0, len(values_TF) // 2, -1]].tobytes()
 
 
 def digest_of(file: Path) -> str:

@@ -10,7 +10,7 @@ from densevid.evaluation.report import Table as ShownTable
 from densevid.evaluation.report import as_latex, as_markdown
 from densevid.reproduce.filled_table import QUICK, Cell, FilledLine, FilledTable
 from densevid.reproduce.filled_table import TIMES as LINE_TIMES
-from densevid.reproduce.ranking import ranking_table
+from densevid.reproduce.ranking import noise_note, ranking_table
 from densevid.reproduce.table_plots import plot_bars, plot_recall
 
 NOTHING = "–"
@@ -65,6 +65,7 @@ def markdown(filled: FilledTable, pictures: Sequence[Path]) -> str:
     parts = [as_markdown(shown(filled)), "\n".join(f"- {note}" for note in notes_of(filled)) + "\n"]
     if filled.table.ranking:
         parts.append(as_markdown(ranking_table(filled)))
+        parts.append(f"- {noise_note(filled)}\n")
     parts += [f"![{picture.stem}]({picture.name})\n" for picture in pictures]
     return "\n".join(parts)
 

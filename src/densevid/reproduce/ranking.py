@@ -1,7 +1,8 @@
 """What each choice is worth: the difference one row makes, what the better side of it costs, and gain per cost.
 
 The better of two choices is better by some points and takes some more time, in training or in prediction, whichever it
-adds more to. A gain that costs nothing comes first; others are ranked by points per percent of time.
+adds more to. A gain that costs nothing comes first; others are ranked by points per percent of time. Last are those
+that are smaller than the reference's own spread over seeds: which side is better is not known.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import math
 from dataclasses import dataclass
 
 from densevid.evaluation.report import Table as ShownTable
+from densevid.reproduce.choice_costs import Cost
 from densevid.reproduce.filled_table import Cell, FilledLine, FilledTable
 
 FREE = 1.0  # percent of time that is not worth speaking of
@@ -24,38 +26,70 @@ class Choice:
     gain: float
     reference_wins: bool
     cost: float | None
+    within_noise: bool = False
 
     @property
     def per_cost(self) -> float:
-        """Points for each percent of time; infinite where it is free, and zero where the cost is not known."""
-        if self.cost is None or not self.gain:
+        """Points for each percent of time; infinite where it is free, and zero where that is not known."""
+        if self.cost is None or not self.gain or self.within_noise:
             return 0.0
         return math.inf if self.cost <= FREE else self.gain / self.cost
 
 
+@dataclass(frozen=True)
+class _Side:
+    """A line with what it costs: as it was measured for this ranking, or as the table shows it."""
+
+    line: FilledLine
+    cost: Cost | None
+
+    @property
+    def alone(self) -> float | None:
+        return self.cost.train_minutes if self.cost else None
+
+    @property
+    def minutes(self) -> float | None:
+        return self.line.train_minutes.mean
+
+    @property
+    def predict_ms(self) -> float | None:
+        return self.cost.predict_ms if self.cost else self.line.predict_ms.mean
+
+
 def choices(filled: FilledTable) -> list[Choice]:
-    """The best bargain first; a row without numbers is not ranked."""
+    """The best bargain first, what is within noise last; a row without numbers is not ranked."""
     ranking, heads = filled.table.ranking, [column.head for column in filled.table.columns]
     places = [heads.index(head) for head in ranking["columns"]]
     by = heads.index(ranking["by"])
-    reference = filled.line(ranking["reference"])
-    others = [line for line in filled.lines if line.group == "ours" and line is not reference]
-    found = [choice for line in others if (choice := _choice(line, reference, by, places)) is not None]
-    return sorted(found, key=lambda choice: (-choice.per_cost, -choice.gain))
+    costs = filled.costs.lines if filled.costs else (None,) * len(filled.lines)
+    sides = [_Side(line, cost) for line, cost in zip(filled.lines, costs, strict=True) if line.group == "ours"]
+    reference = next(side for side in sides if side.line is filled.line(ranking["reference"]))
+    spread = (filled.costs.spread if filled.costs else None) or 0.0
+    others = [side for side in sides if side is not reference]
+    found = [choice for side in others if (choice := _choice(side, reference, by, places, spread)) is not None]
+    return sorted(found, key=lambda choice: (choice.within_noise, -choice.per_cost, -choice.gain))
 
 
-def _choice(line: FilledLine, reference: FilledLine, by: int, places: list[int]) -> Choice | None:
-    changed = _difference(line.cells[by], reference.cells[by])
+def _choice(side: _Side, reference: _Side, by: int, places: list[int], spread: float) -> Choice | None:
+    cells, own = side.line.cells, reference.line.cells
+    changed = _difference(cells[by], own[by])
     if changed is None:
         return None
-    better, worse = (reference, line) if changed <= 0 else (line, reference)
-    costs = [
-        100 * (getattr(better, name).mean / getattr(worse, name).mean - 1)
-        for name in ("train_minutes", "predict_ms")
-        if getattr(better, name).mean and getattr(worse, name).mean
-    ]
-    differences = tuple(_difference(line.cells[place], reference.cells[place]) for place in places)
-    return Choice(line.title, differences, abs(changed), changed <= 0, max(costs, default=None))
+    cost = _cost(reference, side) if changed <= 0 else _cost(side, reference)
+    differences = tuple(_difference(cells[place], own[place]) for place in places)
+    return Choice(side.line.title, differences, abs(changed), changed <= 0, cost, abs(changed) < spread)
+
+
+def _cost(better: _Side, worse: _Side) -> float | None:
+    """Percent more time, in training or in prediction; None where either is not known of both."""
+    alone = _percent(better.alone, worse.alone)
+    training = _percent(better.minutes, worse.minutes) if alone is None else alone
+    prediction = _percent(better.predict_ms, worse.predict_ms)
+    return None if training is None or prediction is None else max(training, prediction)
+
+
+def _percent(more: float | None, less: float | None) -> float | None:
+    return 100 * (more / less - 1) if more and less else None
 
 
 def _difference(cell: Cell, reference: Cell) -> float | None:
@@ -76,8 +110,8 @@ def ranking_table(filled: FilledTable) -> ShownTable:
         [
             choice.title,
             *("–" if change is None else f"{change:+.2f}" for change in choice.differences),
-            "–" if not choice.gain else "ours" if choice.reference_wins else "this",
-            "–" if choice.cost is None or not choice.gain else f"{choice.cost:+.0f} %",
+            _winner(choice),
+            "–" if choice.cost is None or not choice.gain or choice.within_noise else f"{choice.cost:+.0f} %",
             _bargain(choice),
         ]
         for choice in choices(filled)
@@ -86,7 +120,25 @@ def ranking_table(filled: FilledTable) -> ShownTable:
     return ShownTable(title, header, rows)
 
 
+def noise_note(filled: FilledTable) -> str:
+    """What a difference must exceed to be one."""
+    costs, score = filled.costs, filled.table.ranking["by"]
+    if costs is None or costs.spread is None:
+        return f"How far apart seeds lie in {score} is not known: small differences may be noise."
+    title = filled.line(filled.table.ranking["reference"]).title
+    return (
+        f"Within noise: smaller than the standard deviation of {title} over {costs.seeds} seeds,"
+        f" {costs.spread:.2f} {score}."
+    )
+
+
+def _winner(choice: Choice) -> str:
+    if choice.within_noise:
+        return "within noise"
+    return "–" if not choice.gain else "ours" if choice.reference_wins else "this"
+
+
 def _bargain(choice: Choice) -> str:
-    if choice.cost is None or not choice.gain:
+    if choice.cost is None or not choice.gain or choice.within_noise:
         return "–"
     return "free" if math.isinf(choice.per_cost) else f"{choice.per_cost:.3f}"

@@ -1,5 +1,7 @@
 """Scores of event files, part by part, each computed once: a score file lies beside every file of predictions.
 
+It says by hashes what was scored against what: where either is another now, all parts are computed again.
+
 A part is `2017` or `2018` (captioning by that protocol), `soda`, `proposals`, `list` or `segments`, and of captioning
 also `long.2017` and the like, for events of certain lengths. A score is `part.name` of one of them, or has a name of
 its own.
@@ -10,13 +12,16 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from densevid.artifacts import provenance, read_json, write_json
+from densevid.artifacts import fingerprint, provenance, write_json
+from densevid.events import read_events
+from densevid.reproduce.fact_files import known_facts, read_facts
 from densevid.reproduce.span_baselines import ScoredSpans, Spans, short_list_f1
 
 LENGTHS: dict[str, dict[str, float]] = {"long": {"min_seconds": 50.0}, "short": {"max_seconds": 15.0}}
@@ -39,13 +44,23 @@ class Scorer:
 
     def score(self, predictions: Path, parts: Iterable[str]) -> Scores:
         """All parts of a file, those that are missing computed and kept."""
-        path = score_file(predictions)
-        known: Scores = read_json(path)["parts"] if path.exists() else {}
+        path, known = score_file(predictions), self._known(predictions)
         for part in sorted(set(parts) - known.keys()):
             known[part] = self._part(predictions, part)
             about = provenance(inputs=[predictions, *self.references], parts=sorted(known))
             write_json(path, {"parts": known, "provenance": about})
         return known
+
+    def _known(self, predictions: Path) -> Scores:
+        """The parts that were computed of these very predictions and references."""
+        noted = known_facts(score_file(predictions), parts=dict, provenance=dict)
+        scored = noted["provenance"].get("inputs") if noted else None
+        if noted is None or not isinstance(scored, dict):
+            return {}
+        there = sorted(_hash_now(file) for file in (predictions, *self.references))
+        if sorted(map(str, scored.values())) != there:
+            return {}
+        return {part: scores for part, scores in noted["parts"].items() if isinstance(scores, dict) and scores}
 
     def _part(self, predictions: Path, part: str) -> dict[str, Any]:
         if part == "list":
@@ -72,10 +87,10 @@ class Scorer:
 
     def _list_f1(self, predictions: Path) -> float:
         """F1 of all spans of a file against the first annotator's, over the tIoUs from .5 to .95."""
-        told, truth = read_json(predictions)["results"], read_json(self.references[0])
-        spans = [_spans([event["timestamp"] for event in told.get(video, [])]) for video in truth]
+        told, truth = read_events(predictions), read_facts(self.references[0])
+        spans = [_spans([(event.start, event.end) for event in told.get(video, [])]) for video in truth]
         listed = [ScoredSpans(each_N2, np.zeros(len(each_N2))) for each_N2 in spans]
-        most = max(map(len, spans))
+        most = max(map(len, spans), default=0)
         return short_list_f1(listed, [_spans(events["timestamps"]) for events in truth.values()], most) if most else 0.0
 
     def _judges(self, predictions: Path) -> tuple[Path, ...]:
@@ -103,8 +118,19 @@ def value_of(scores: Scores, score: str) -> float | None:
 
 def events_per_video(predictions: Path) -> float:
     """How many events a file tells of a video."""
-    counts = [len(events) for events in read_json(predictions)["results"].values()]
+    counts = [len(events) for events in read_events(predictions).values()]
     return sum(counts) / max(len(counts), 1)
+
+
+def _hash_now(file: Path) -> str:
+    status = file.stat()
+    return _hash(file, status.st_size, status.st_mtime_ns)
+
+
+@lru_cache(maxsize=4096)
+def _hash(file: Path, size: int, changed: int) -> str:
+    """Of a file in this state: every number of a table asks for it."""
+    return fingerprint(file)
 
 
 def _spans(timestamps: npt.ArrayLike) -> Spans:

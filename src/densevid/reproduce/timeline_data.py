@@ -5,10 +5,11 @@ The sets are written under OUT/data, the same by every sitting and on every mach
 
 from __future__ import annotations
 
+import hashlib
+import json
 from functools import cached_property
 from pathlib import Path
 
-from densevid.artifacts import read_json
 from densevid.data.annotations import Annotations
 from densevid.data.clip_collection import ClipCollection
 from densevid.data.feature_layouts import open_features
@@ -18,11 +19,13 @@ from densevid.data.timeline_sources import ComposedFeatures
 from densevid.data.timelines import TimelineGenerator
 from densevid.errors import InputError
 from densevid.reproduce.definitions import Row
-from densevid.reproduce.prepared_data import EventSet, Files, PreparedData, digest_of, narrowed
+from densevid.reproduce.fact_files import read_facts
+from densevid.reproduce.prepared_data import EventSet, Files, PreparedData, digest_of, evenly, narrowed
 from densevid.tracks import Streams
 from densevid.training.prepare import ClipFiles, DataFiles
 
 ANNOTATORS = 5
+SAMPLED_ROWS = 256
 
 
 class TimelineData(PreparedData):
@@ -38,7 +41,10 @@ class TimelineData(PreparedData):
     @cached_property
     def collection(self) -> ClipCollection:
         """The clips with all their streams."""
-        return ClipCollection.read(self.clips, features=self.inputs.features)
+        found = ClipCollection.read(self.clips, features=self.inputs.features)
+        if found.features is None:
+            raise InputError(f"{self.clips}: has no features.npy; extract some from its clips, for --features")
+        return found
 
     @property
     def streams(self) -> Streams:
@@ -49,6 +55,17 @@ class TimelineData(PreparedData):
     def digest(self) -> str:
         """Of the clips' descriptions."""
         return digest_of(self.clips / "clips.json")
+
+    @cached_property
+    def fingerprints(self) -> dict[str, dict[str, str]]:
+        """The clips' descriptions; how their features were made, the size of each, and a few rows."""
+        collection, rows_RF = self.collection, self.collection.features
+        assert rows_RF is not None
+        sizes = [(clip.name, clip.first_row, clip.rows) for clip in collection.clips]
+        facts = [collection.recipe.id, collection.streams, str(rows_RF.dtype), rows_RF.shape, sizes]
+        digest = hashlib.sha256(json.dumps(facts).encode())
+        digest.update(rows_RF[evenly(range(len(rows_RF)), SAMPLED_ROWS)].tobytes())
+        return {"files": {"clips.json": self.digest}, "features": {"clips": f"sampled-sha256:{digest.hexdigest()}"}}
 
     def training(self, row: Row) -> Files:
         """Timelines without end, or a fixed set of them."""
@@ -85,7 +102,8 @@ class TimelineData(PreparedData):
         """Write a set, once; the same command on another machine writes the same."""
         folder = self.folder / (part if streams is None else f"{part}-{streams}-stream")
         about = folder / "timelines.json"
-        if not (about.exists() and read_json(about).get("complete")):
+        remedy = f"remove {folder} to have it made again"
+        if not (about.exists() and read_facts(about, remedy, complete=bool)["complete"]):
             collection = ClipCollection.read(self.clips, features=self._features(streams))
             generator = TimelineGenerator(collection, self.split(part), seed=0)
             write_timelines(generator, self.count(part) or 0, folder, ANNOTATORS, lambda video: None)

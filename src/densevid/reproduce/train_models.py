@@ -7,24 +7,24 @@ and the others go on.
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
-import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+import traceback
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
-from threading import Thread
 
 from densevid.artifacts import provenance, write_json
 from densevid.errors import InputError, one_line
 from densevid.progress import duration
 from densevid.reproduce.caption_gradient import write_gradient
+from densevid.reproduce.device_names import name_of
 from densevid.reproduce.model_runs import TRAINED, ModelRun
 from densevid.reproduce.prepared_data import Files, PreparedData
+from densevid.reproduce.run_processes import finished
 from densevid.training.metrics import read_metrics
-from densevid.training.run import TrainingJob, train
+from densevid.training.run import TrainingJob, pick_device, train
 from densevid.training.run_folder import RunFolder
 
 LOG = "train.log"
@@ -79,50 +79,19 @@ def train_all(
 
 
 def _done(run: ModelRun) -> bool:
-    return run.trained is not None and (run.gradient.exists() or not run.row.gradient)
+    return run.trained is not None and (run.measured_gradient is not None or not run.row.gradient)
 
 
 def _train_together(trainings: Sequence[Training], parallel: int, report: Report) -> list[str]:
     if not trainings:
         return []
     begun, failed = time.monotonic(), []
-    for number, (training, error) in enumerate(_finished(trainings, parallel), start=1):
+    for number, (training, error) in enumerate(finished(train_one, trainings, parallel), start=1):
         left = duration((time.monotonic() - begun) / number * (len(trainings) - number))
-        state = f"failed ({error}; see {training.run.folder / LOG})" if error else "trained"
+        state = f"failed ({error}; see {log_of(training.run)})" if error else "trained"
         report(f"{number} of {len(trainings)}: {training.run.name}: {state}, {left} left")
         failed += [f"{training.run.name}: {error}"] if error else []
     return failed
-
-
-def _finished(trainings: Sequence[Training], parallel: int) -> Iterable[tuple[Training, str | None]]:
-    """Each with what went wrong, as they finish; one at a time in this process, more in processes of their own."""
-    if parallel == 1:
-        for training in trainings:
-            yield training, train_one(training)
-        return
-    spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(
-        parallel, mp_context=spawn, initializer=end_with, initargs=(os.getpid(),), max_tasks_per_child=1
-    ) as pool:
-        futures: dict[Future[str | None], Training] = {pool.submit(train_one, each): each for each in trainings}
-        try:
-            for future in as_completed(futures):
-                died = future.exception()
-                yield futures[future], f"its process died ({died})" if died else future.result()
-        except KeyboardInterrupt:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-
-
-def end_with(parent: int) -> None:
-    """Let this process end soon after its parent: nobody could stop a run whose command was killed."""
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(1)
-        os._exit(1)
-
-    Thread(target=watch, daemon=True).start()
 
 
 def train_one(training: Training) -> str | None:
@@ -132,33 +101,53 @@ def train_one(training: Training) -> str | None:
     run, machine = training.run, training.machine
     if machine.threads is not None:
         torch.set_num_threads(machine.threads)
-    run.folder.parent.mkdir(parents=True, exist_ok=True)
-    log = run.folder.parent / f".seed-{run.seed}.log"  # a run folder must be empty when it begins
     try:
-        with log.open("a", encoding="utf-8") as file, contextlib.redirect_stderr(file):
+        run.folder.parent.mkdir(parents=True, exist_ok=True)
+        with _early_log(run).open("a", encoding="utf-8") as file, contextlib.redirect_stderr(file):
             if run.trained is None:
                 train(training.job(), report=lambda line: print(line, file=sys.stderr, flush=True))
                 write_json(run.folder / TRAINED, training_facts(training))
-            if run.row.gradient and not run.gradient.exists():
+            if run.row.gradient and run.measured_gradient is None:
                 write_gradient(run, training.training, machine.device)
-    except (InputError, MemoryError, torch.OutOfMemoryError) as error:
-        return one_line(error) or type(error).__name__
+    except Exception as error:  # of the device, of memory, of the disk: the others are tried all the same
+        return note_failure(run, error)
     finally:
-        if run.folder.is_dir() and log.exists():
-            with (run.folder / LOG).open("a", encoding="utf-8") as whole:
-                whole.write(log.read_text(encoding="utf-8"))
-            log.unlink()
+        _keep_log(run)
     return None
+
+
+def note_failure(run: ModelRun, error: Exception) -> str:
+    """Where an error came from goes to the log of a run, and what it is to the user, on one line."""
+    with contextlib.suppress(OSError), log_of(run).open("a", encoding="utf-8") as file:
+        traceback.print_exception(error, file=file)
+    text = one_line(error)
+    return text if isinstance(error, InputError) else f"{type(error).__name__}: {text}"
+
+
+def log_of(run: ModelRun) -> Path:
+    """Where the last that a run said is."""
+    return _early_log(run) if _early_log(run).exists() else run.folder / LOG
+
+
+def _early_log(run: ModelRun) -> Path:
+    """Where a run says it at first: its folder must be empty when it begins."""
+    return run.folder.parent / f".seed-{run.seed}.log"
+
+
+def _keep_log(run: ModelRun) -> None:
+    """Put it where it belongs, once the run has begun."""
+    early = _early_log(run)
+    if early.exists() and RunFolder(run.folder).config.exists():
+        with contextlib.suppress(OSError), (run.folder / LOG).open("a", encoding="utf-8") as whole:
+            whole.write(early.read_text(encoding="utf-8"))
+            early.unlink()
 
 
 def training_facts(training: Training) -> dict[str, object]:
     """How long the run took, over all its sittings and without start-up, and on what."""
-    import torch
-
     run = training.run
     rows = [row for row in read_metrics(RunFolder(run.folder).metrics) if row["seconds"]]
     rates = [float(row["samples_per_second"]) for row in rows if row["split"] == "training"]
-    cuda = torch.cuda.is_available() and not (training.machine.device or "cuda").startswith("cpu")
     return {
         "row": run.row.name,
         "seed": run.seed,
@@ -166,7 +155,7 @@ def training_facts(training: Training) -> dict[str, object]:
         "steps": max((int(row["step"]) for row in rows), default=0),
         "samples_per_second": median(rates) if rates else None,
         "parallel": training.machine.parallel,
-        "device": torch.cuda.get_device_name() if cuda else f"CPU, {torch.get_num_threads()} threads",
+        "device": name_of(pick_device(training.machine.device)),
         "provenance": provenance(config_hash=run.config.hash, model=run.hash),
     }
 

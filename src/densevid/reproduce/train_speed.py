@@ -15,6 +15,7 @@ from densevid.artifacts import provenance, write_json
 from densevid.checkpoint import load_model
 from densevid.data.batches import Batch
 from densevid.reproduce.caption_gradient import few_batches
+from densevid.reproduce.device_names import name_of
 from densevid.reproduce.model_runs import ModelRun
 from densevid.reproduce.prepared_data import Files
 from densevid.training.learner import Learner
@@ -25,8 +26,8 @@ from densevid.training.run import pick_device
 BATCHES = 4
 
 
-def write_speed(run: ModelRun, files: Files, device_name: str | None, *, steps: int = 40) -> None:
-    """Measure a run's model and note it in the run's folder."""
+def write_speed(run: ModelRun, files: Files, device_name: str | None, *, steps: int = 40) -> float:
+    """Measure a run's model and note it in the run's folder; videos a second."""
     device, vocabulary = pick_device(device_name), load_model(run.model).vocabulary
     data = prepare(run.config, files, None, vocabulary)
     batches = list(few_batches(data, run.config, device, BATCHES))
@@ -38,9 +39,10 @@ def write_speed(run: ModelRun, files: Files, device_name: str | None, *, steps: 
     begun = time.perf_counter()
     videos = _learn(learner, batches, steps)
     seconds = time.perf_counter() - begun
-    facts = {"steps": steps, "videos_per_second": videos / seconds, "seconds_per_step": seconds / steps}
+    times = {"steps": steps, "videos_per_second": videos / seconds, "seconds_per_step": seconds / steps}
     about = provenance(config_hash=run.config.hash, model=run.hash, device=str(device))
-    write_json(run.speed, {**facts, "provenance": about})
+    write_json(run.speed, {**times, "device_name": name_of(device), "provenance": about})
+    return videos / seconds
 
 
 def _learn(learner: Learner, batches: Sequence[Batch], steps: int) -> int:

@@ -1,0 +1,106 @@
+"""Costs and noise of a ranking, on numbers that can be checked by hand and on files as steps write them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from clip_collections import write_collection
+from densevid.artifacts import write_json
+from densevid.events import Event, write_events
+from densevid.reproduce.choice_costs import Cost, Costs, costs_of
+from densevid.reproduce.definitions import Column, Table, datasets, tables
+from densevid.reproduce.filled_table import Cell, FilledLine, FilledTable
+from densevid.reproduce.model_runs import TRAINED, Runs
+from densevid.reproduce.predict_models import Predictor, Wanted
+from densevid.reproduce.prepared_data import Inputs
+from densevid.reproduce.present import markdown
+from densevid.reproduce.ranking import choices, ranking_table
+from densevid.reproduce.score_predictions import Scorer
+from densevid.reproduce.table_lines import lines_of
+from densevid.reproduce.timeline_data import TimelineData
+
+COLUMNS = (Column("SODA_c", "summary", "SODA_c"),)
+TABLE = Table(8, "caption", "", 1, COLUMNS, (), ranking={"reference": "ours", "columns": ["SODA_c"], "by": "SODA_c"})
+
+
+def line(title: str, soda: float, minutes: float = 10.0, milliseconds: float = 10.0) -> FilledLine:
+    times = {"train_minutes": Cell((minutes,), 1), "predict_ms": Cell((milliseconds,), 1)}
+    return FilledLine(title, "ours", (Cell((soda,), 1),), {}, rows=(title,), **times)
+
+
+def filled(costs: Costs | None, *lines: FilledLine) -> FilledTable:
+    return FilledTable(TABLE, datasets()["activitynet"], lines, costs=costs)
+
+
+def test_time_alone_counts_and_minutes_where_it_is_not_known() -> None:
+    """Minutes of packed runs say that ours takes half of the first's time; alone, it takes twice as long."""
+    lines = (line("ours", 8, 10), line("packed", 6, 20), line("not timed", 6, 5))
+    table = filled(Costs((Cost(4, 10), Cost(2, 10), Cost(None, 10))), *lines)
+    assert {choice.title: choice.cost for choice in choices(table)} == {"packed": 100, "not timed": 100}
+
+
+def test_what_is_not_timed_has_no_cost_and_never_a_false_zero() -> None:
+    """Both have the reference's model; the files that their score is of take their own time, or are not timed."""
+    lines = (line("ours", 8), line("no summary", 6), line("fitted", 9))
+    table = filled(Costs((Cost(4, 10), Cost(4, 40), Cost(4, None))), *lines)
+    assert {choice.title: choice.cost for choice in choices(table)} == {"no summary": 0, "fitted": None}
+    assert ranking_table(table).rows[1] == ["fitted", "+1.00", "this", "–", "–"]
+    slower = filled(Costs((Cost(4, 40), Cost(4, 10), Cost(4, 60))), *lines)
+    assert {choice.title: choice.cost for choice in choices(slower)} == {"no summary": 300, "fitted": 50}
+
+
+def test_differences_within_the_spread_of_seeds_come_last() -> None:
+    lines = (line("ours", 8), line("free and tiny", 7.9), line("dear", 6, 5), line("tiny", 8.2, 20))
+    costs = (Cost(10, 10), Cost(10, 10), Cost(5, 10), Cost(20, 10))
+    table = filled(Costs(costs, spread=0.25, seeds=3), *lines)
+    found = choices(table)
+    assert [choice.title for choice in found] == ["dear", "tiny", "free and tiny"]
+    assert [choice.within_noise for choice in found] == [False, True, True]
+    assert ranking_table(table).rows[2] == ["free and tiny", "-0.10", "within noise", "–", "–"]
+    text = markdown(table, [])
+    note = text.index("- Within noise: smaller than the standard deviation of ours over 3 seeds, 0.25 SODA_c.")
+    assert note > text.index("| dear | -2.00 |")
+    assert choices(filled(Costs(costs), *lines))[0].title == "free and tiny"
+    assert "How far apart seeds lie in SODA_c is not known" in markdown(filled(Costs(costs), *lines), [])
+
+
+@pytest.fixture
+def predictor(tmp_path: Path) -> Predictor:
+    clips = write_collection(tmp_path / "clips", clips=40, splits=("train", "train", "val"))
+    data = TimelineData(datasets()["msvd-timelines"], Inputs(clips=clips), tmp_path / "data", quick=True)
+    return Predictor(Runs(data, tmp_path, quick=True))
+
+
+def test_costs_as_steps_note_them(predictor: Predictor, tmp_path: Path) -> None:
+    table = tables()[8]
+    lines = lines_of(table, predictor.data.dataset, 1)
+    for row, steps, seconds in (("end-to-end", 600, 0.5), ("reward", 60, 2.0), ("detached", 600, 0.25)):
+        run = predictor.runs.of(row, 0)
+        facts = {"seconds": 9999.0, "steps": steps, "device": "CPU", "parallel": 9}
+        write_json(run.folder / TRAINED, facts)
+        write_json(run.speed, {"seconds_per_step": seconds, "videos_per_second": 8 / seconds})
+    truth = tmp_path / "truth.json"
+    write_json(truth, {"v": {"duration": 9.0, "timestamps": [[0.0, 8.0]], "sentences": ["a man sings a song."]}})
+    sentences = ("a man sings a song.", "a man plays a song.", "a dog runs.")
+    for seed, sentence in enumerate(sentences):
+        for kind, seconds in (("learned", 4.0), ("summary", 1.0), ("calibrated", 2.0)):
+            path = predictor.path(Wanted("end-to-end", kind, seed))
+            write_events(path, {"v": [Event(0.0, 8.0, sentence)]}, provenance={"seconds": seconds, "videos": 2})
+    scorer = Scorer((truth,), predictor.data.dataset.soda)
+    costs = costs_of(table, lines, predictor, scorer, 1)
+    by_title = {line.title: cost for line, cost in zip(lines, costs.lines, strict=True)}
+    assert by_title[lines[0].title] == Cost(5.0, 500.0)
+    assert by_title["all proposals told, no summary"] == Cost(5.0, 2000.0)
+    assert by_title["summary by fitted confidence"] == Cost(5.0, 1000.0)
+    rewarded, detached = (next(line for line in lines if line.rows == (row,)) for row in ("reward", "detached"))
+    assert by_title[detached.title] == Cost(2.5, None)
+    assert by_title[rewarded.title].train_minutes == pytest.approx(7.0), "with the model that it starts from"
+    scores = [
+        100 * scorer.score(predictor.path(Wanted("end-to-end", "summary", s)), ["soda"])["soda"]["SODA_c"]
+        for s in range(3)
+    ]
+    mean = sum(scores) / 3
+    assert costs.seeds == 3 and len(set(scores)) > 1
+    assert costs.spread == pytest.approx((sum((score - mean) ** 2 for score in scores) / 2) ** 0.5)
