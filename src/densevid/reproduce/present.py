@@ -66,7 +66,7 @@ def notes_of(filled: FilledTable) -> list[str]:
     seeds = max((cell.seeds for line in filled.lines for cell in line.cells), default=0)
     spread = f"Mean ± standard deviation over {seeds} seeds" if seeds > 1 else "One seed"
     notes = [f"Data: {filled.dataset.about}. {spread}."]
-    notes += [f"{fact}." for fact in filled.facts if fact != QUICK]  # which the title says
+    notes += [f"{fact[0].upper()}{fact[1:]}." for fact in filled.facts if fact != QUICK]  # which the title says
     notes += [f"{line.title}: {'; '.join(line.notes)}." for line in filled.lines if line.notes]
     return notes
 
@@ -83,9 +83,10 @@ def markdown(filled: FilledTable, pictures: Sequence[Path]) -> str:
 
 def latex(filled: FilledTable) -> str:
     """The same for a paper."""
-    table, name = shown(filled), f"{filled.dataset.name}-{filled.table.number}"
-    groups = [line.group for line in filled.lines]
-    parts = [LatexTable(table, f"tab:{name}", groups, notes_of(filled))]
+    number, table = filled.table.number, shown(filled)
+    unnumbered = replace(table, title=table.title.removeprefix(f"Table {number}. "))  # a paper counts its own
+    name, groups = f"{filled.dataset.name}-{number}", [line.group for line in filled.lines]
+    parts = [LatexTable(unnumbered, f"tab:{name}", groups, notes_of(filled))]
     if filled.table.ranking:
         ranked = ranking_table(filled)
         parts.append(LatexTable(replace(ranked, title=f"{ranked.title}{filled.mark}"), f"tab:{name}-ranking"))

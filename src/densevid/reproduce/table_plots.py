@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 from densevid.artifacts import atomic_path
@@ -11,6 +12,7 @@ from densevid.reproduce.filled_table import FilledLine, FilledTable
 
 COLOURS = {"ours": "tab:blue", "oracle": "tab:green", "baseline": "tab:gray", "published": "tab:orange"}
 INK = "0.2"
+TITLE_WIDTH = 55  # letters
 
 
 def headline(filled: FilledTable) -> int | None:
@@ -37,7 +39,7 @@ def bars(filled: FilledTable, place: int) -> Any:
     there = [line for line in filled.lines if _mean(line, place) is not None][::-1]
     parts = [[line for line in there if (line.group == "oracle") == oracles] for oracles in (False, True)]
     parts = [part for part in parts if part]
-    figure, all_axes = _figure(7, len(parts) + 0.32 * len(there), [len(part) + 1 for part in parts])
+    figure, all_axes = _figure(7, len(parts) + 0.32 * len(there), [len(part) + 0.5 for part in parts])
     for axes, part in zip(all_axes, parts, strict=True):
         _bars(axes, part, place)
         axes.set(xlabel=filled.table.columns[place].head)
@@ -53,6 +55,7 @@ def _bars(axes: Any, lines: Sequence[FilledLine], place: int) -> None:
         axes.annotate(f"{cell.mean:.1f}", (end, height), (4, 0), textcoords="offset points", va="center", fontsize=8)
     axes.set_yticks(range(len(lines)), [line.title for line in lines], fontsize=8)
     axes.margins(x=0.08)
+    axes.set_ylim(-0.75, len(lines) - 0.25)
 
 
 def _mean(line: FilledLine, place: int) -> float | None:
@@ -93,8 +96,8 @@ def _figure(width: float, height: float, shares: Sequence[float]) -> Any:
 def _tidy(axes: Any, filled: FilledTable | None) -> None:
     """Nothing but what is needed; a title for the axes of a table."""
     if filled is not None:
-        mark = filled.mark.replace(" (", "\n(", 1)
-        axes.set_title(f"Table {filled.table.number}, {filled.dataset.title}{mark}", fontsize=10, loc="left")
+        lines = [f"Table {filled.table.number}, {filled.dataset.title}", *wrap(filled.mark.strip(), TITLE_WIDTH)]
+        axes.set_title("\n".join(lines), fontsize=10, loc="left")
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis="both" if axes.lines else "x", color="0.9")
     axes.set_axisbelow(True)
