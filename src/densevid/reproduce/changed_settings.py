@@ -25,7 +25,7 @@ def require_differences(
     asked = {name for table in tables for entry in table.rows for name in entry.rows}
     for name in sorted(asked):
         row = rows()[name]
-        if only_rows and (row.model_of or name) not in only_rows:
+        if only_rows and not {name, row.model_of} & set(only_rows):
             continue
         own, flagged = _own(row, dataset), replaced(row, dataset, flags)
         if own and not row.start_from and own == {_key(flag) for flag in flagged}:

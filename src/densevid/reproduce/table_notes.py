@@ -123,7 +123,8 @@ class TableNotes:
 def device_of(file: Path) -> str:
     """The name of the device that a time was measured on; its kind where the name was not noted."""
     content = read_json(file)
-    told = {**content.get("provenance", {}), **content}
+    blocks = [content, content.get("provenance")] if isinstance(content, dict) else []
+    told = {key: value for block in reversed(blocks) if isinstance(block, dict) for key, value in block.items()}
     return str(told.get("device_name") or told.get("device") or "a device that was not noted")
 
 
