@@ -18,10 +18,10 @@ ACTIVITYNET_KERNELS = (1, 2, 3, 4, 5, 7, 9, 11, 15, 21, 29, 41, 57, 71, 111, 161
 class ModelConfig:
     """The network. `compat = "released"` follows the authors' code where it differs from the paper.
 
-    `input_context` is how many steps, around each, its embedding reads (the paper: itself alone). The last four are
+    `input_context` is how many steps, around each, its embedding reads (the paper: itself alone). The last five are
     for ablations, one difference each: `mask_gradient = false` lets nothing behind the event mask move a proposal,
-    `mask_values = "logits"` and `input_dropout_of = "steps"` are the release's, `focus = "mask"` masks the first
-    encoding instead of encoding again.
+    `word_gradient = false` lets the words alone move none, `mask_values = "logits"` and `input_dropout_of = "steps"`
+    are the release's, `focus = "mask"` masks the first encoding instead of encoding again.
     """
 
     width: int = 1024
@@ -40,6 +40,7 @@ class ModelConfig:
     input_dropout: float = 0.1
     input_context: int = 1
     mask_gradient: bool = True
+    word_gradient: bool = True
     mask_values: Literal["sigmoid", "logits"] = "sigmoid"
     input_dropout_of: Literal["channels", "steps"] = "channels"
     focus: Literal["encode", "mask"] = "encode"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from densevid.checkpoint import LoadedModel
 from densevid.inference.captioner import Captioner
@@ -39,11 +39,30 @@ def test_captions_move_proposals_only_where_they_may(mask: str, reaches: bool) -
     assert any(gradient is not None and gradient.abs().max() > 0 for gradient in found[len(heads) :])
 
 
-def test_cutting_the_gradient_changes_no_number() -> None:
+@pytest.mark.parametrize("mask", ["gated", "learned"])
+def test_words_alone_can_be_cut_off_from_the_proposals(mask: str) -> None:
+    """Of the two losses behind the mask the mask loss still moves proposals; both still teach the mask."""
+    model = network(mask=mask, word_gradient=False)
+    features, valid = video()
+    predictions = model(features, valid, torch.tensor([3, 20]), torch.randint(4, 20, (2, 5)))
+    logits = predictions.event_mask.soft_logits_PT
+    assert logits is not None
+    for loss, reaches in ((predictions.word_logits_PLV.log_softmax(-1)[..., 5].sum(), False), (logits.sum(), True)):
+        assert bool(moved(loss, model.proposal_decoder)) == reaches
+        assert moved(loss, model.masking)
+
+
+def moved(loss: Tensor, part: nn.Module) -> list[Tensor]:
+    found = torch.autograd.grad(loss, list(part.parameters()), retain_graph=True, allow_unused=True)
+    return [gradient for gradient in found if gradient is not None and gradient.abs().max() > 0]
+
+
+@pytest.mark.parametrize("switch", ["mask_gradient", "word_gradient"])
+def test_cutting_the_gradient_changes_no_number(switch: str) -> None:
     features, valid = video()
     words = torch.randint(4, 20, (2, 5))
     ours, theirs = (
-        network(mask_gradient=reaches)(features, valid, torch.tensor([3, 20]), words).word_logits_PLV
+        network(**{switch: reaches})(features, valid, torch.tensor([3, 20]), words).word_logits_PLV
         for reaches in (True, False)
     )
     torch.testing.assert_close(ours, theirs, atol=0, rtol=0)

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from densevid.config import Config
+from densevid.errors import InputError
+from densevid.reproduce.changed_settings import replaced, require_differences
 from densevid.reproduce.definitions import Circumstances, datasets, resolved, rows, tables
 from densevid.reproduce.score_predictions import part_of
-from densevid.reproduce.table_lines import lines_of
+from densevid.reproduce.table_lines import Line, lines_of
 from densevid.training.run_folder import RunFolder
 
 PARTS = {"2017", "2018", "soda", "proposals", "list", "segments", "long.2017", "short.2017"}
@@ -65,7 +67,7 @@ def test_tables_name_rows_and_scores_that_there_are() -> None:
             assert set(row.paper) <= set(heads)
         for row in table.rows:
             assert row.rows and set(row.rows) <= set(rows())
-        assert set(table.shuffled.values()) <= set(rows())
+        assert set(table.shuffled.values()) <= set(rows()) and table.headline in heads
         assert {part_of(column.score) for column in table.columns if column.of != "gradient"} <= PARTS
 
 
@@ -76,8 +78,12 @@ def test_seeds_of_the_tables() -> None:
 def test_every_table_shows_the_baselines_that_can_fill_it() -> None:
     for table in tables().values():
         titles = [line.title for line in lines_of(table, datasets()["msvd-timelines"], 1) if line.group == "baseline"]
+        assert titles[-1] == "shuffled features"
+        if table.number == 4:
+            assert titles[:-1] == ["whole video", "prior grid", "change points"], "spans alone are judged"
+            continue
         learned = any(column.of == "learned" for column in table.columns)
-        assert "most frequent sentence" in titles and titles[-1] == "shuffled features"
+        assert "most frequent sentence" in titles
         assert ("change points, nearest neighbour" in titles) == learned
         assert ("nearest neighbour's sentence" in titles) == any(c.of == "segments" for c in table.columns)
 
@@ -103,3 +109,61 @@ def test_runs_of_a_changed_setting_are_refused_by_training(tmp_path: Path) -> No
     RunFolder(tmp_path).require_same(config)
     with pytest.raises(ValueError, match=r"model\.mask"):
         RunFolder(tmp_path).require_same(resolved(rows()["masked-transformer"], given("msvd-timelines")))
+
+
+def lines(number: int, name: str) -> dict[str, Line]:
+    return {line.title: line for line in lines_of(tables()[number], datasets()[name], 1)}
+
+
+def test_what_is_not_alike_is_said() -> None:
+    assert "test server" in lines(2, "activitynet")["End-to-end Masked Transformer"].notes[0]
+    ours = "Self-Attn, end to end with captions"
+    assert "stride factor 50" in lines(4, "youcook2")[ours].notes[0] and not lines(4, "msvd-timelines")[ours].notes
+    for number, name in ((3, "youcook2"), (6, "activitynet")):
+        (note,) = lines(number, name)["End-to-end Masked Transformer"].notes
+        assert "another model, Masked Transformer, 2 layers" in note and "both models' sum" in note
+    assert not lines(5, "activitynet")["Bi-LSTM + TempoAttn"].notes
+
+
+def test_the_note_on_the_anchors_of_table_4_is_so() -> None:
+    for name in ("activitynet", "youcook2"):
+        whole, alone = (
+            resolved(rows()[row], given(name)).model for row in ("end-to-end-proposals", "self-attn-proposals")
+        )
+        assert (whole.layers, whole.width, whole.stride_factor) == (2, 1024, 50)
+        assert (alone.layers, alone.width, alone.stride_factor) == (1, 512, 10)
+    whole, alone = (
+        resolved(rows()[row], given("msvd-timelines")).model for row in ("end-to-end-proposals", "self-attn-proposals")
+    )
+    assert whole == alone
+
+
+def test_titles_of_table_7_tell_the_mask_of_each_row() -> None:
+    entries = tables()[7].rows
+    assert entries[0].learned == "bi-lstm-tempoattn"
+    for entry in entries:
+        assert entry.learned is not None and entry.title is not None
+        assert entry.title.endswith(f"{resolved(rows()[entry.learned], given('activitynet')).model.mask} mask")
+
+
+def test_the_papers_recipe_keeps_the_epoch_that_validates_best() -> None:
+    kept = {row: resolved(rows()[row], given("msvd-timelines")).training.best_by for row in rows()}
+    assert {row for row, by in kept.items() if by == "loss"} == {"other-recipe"}
+    assert set(kept.values()) == {"loss", "last"}
+
+
+def test_a_model_shows_its_gradient_once() -> None:
+    table = tables()[8]
+    place = next(place for place, column in enumerate(table.columns) if column.of == "gradient")
+    shown = [line.title for line in lines(8, "msvd-timelines").values() if place in line.models]
+    assert shown == [rows()[row].title for row in ("end-to-end", "no-word-gradient", "detached")]
+
+
+def test_a_flag_may_not_leave_a_row_without_its_difference() -> None:
+    dataset = datasets()["msvd-timelines"]
+    with pytest.raises(InputError, match=r"--set model.layers=1: this is all that row captions-1 is about"):
+        require_differences([tables()[5]], dataset, ["model.layers=1"])
+    require_differences([tables()[5]], dataset, ["model.layers=1"], ["bi-lstm-captions"])
+    require_differences([tables()[8]], dataset, ["training.precision=float32", "training.epochs=1"])
+    assert replaced(rows()["other-recipe"], dataset, ["training.ema=0.9", "model.width=8"]) == ["training.ema=0.9"]
+    assert replaced(rows()["end-to-end"], dataset, ["model.width=8"]) == []

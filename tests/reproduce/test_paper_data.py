@@ -3,37 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from archived_features import VIDEOS, shortest, write_features
 from densevid.cli import main
 from densevid.data.annotations import read_annotations
 from densevid.reproduce.definitions import datasets, rows
 from densevid.reproduce.paper_data import PaperData, split_folder
 from densevid.reproduce.prepared_data import Inputs
-
-VIDEOS = {"training": 8, "validation": 4}
-Lengths = list[tuple[str, float]]
-
-
-def write_features(folder: Path, videos: Iterable[tuple[str, float]]) -> str:
-    """Two files a video, half a second a row, as the archives hold them; the lines of the duration file."""
-    folder.mkdir(parents=True)
-    rng, lines = np.random.default_rng(0), []
-    for video, seconds in videos:
-        steps = max(1, int(seconds * 2))
-        for stream, width in (("resnet", 2048), ("bn", 1024)):
-            np.save(folder / f"{video}_{stream}.npy", rng.normal(size=(steps, width)).astype(np.float32))
-        lines.append(f"{video},{seconds},{steps * 15}\n")
-    return "".join(lines)
-
-
-def shortest(durations: dict[str, float | None], count: int) -> Lengths:
-    known = [(video, seconds) for video, seconds in durations.items() if seconds is not None]
-    return sorted(known, key=lambda pair: pair[1])[:count]
 
 
 @pytest.fixture(scope="module")

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from densevid.reproduce.definitions import Column, Table, datasets
-from densevid.reproduce.filled_table import Cell, FilledLine, FilledTable
-from densevid.reproduce.present import cell_text, latex, notes_of, shown
+from densevid.reproduce.filled_table import QUICK, Cell, FilledLine, FilledTable
+from densevid.reproduce.present import cell_text, latex, markdown, notes_of, shown
 from densevid.reproduce.qualitative import spread_out
 from densevid.reproduce.ranking import choices, ranking_table
+from densevid.reproduce.table_plots import bars, headline, plot_bars
 from densevid.reproduce.train_models import sitting_seconds
 
 COLUMNS = (Column("M", "learned", "2017.METEOR"), Column("SODA_c", "summary", "SODA_c"))
@@ -65,6 +68,68 @@ def test_the_papers_numbers_stand_beside_ours() -> None:
     three = replace(table.lines[0], cells=(Cell((1.0, 2.0, 3.0), 3),) * 2)
     assert notes_of(replace(table, lines=(three,)))[0].endswith(" Mean ± standard deviation over 3 seeds.")
     assert r"$\Delta$ SODA\_c" in latex(table) and "–" not in latex(table)
+
+
+def test_what_is_zero_by_construction_is_not_a_measurement() -> None:
+    assert cell_text(Cell((0.0,), 1, by_construction=True)) == "0 (by construction)"
+    assert Cell((0.0,), 1, by_construction=True).as_json()["by_construction"]
+
+
+def test_a_changed_table_says_so_in_its_titles_and_below_it() -> None:
+    flag = 'changed with --set: training.best_by="loss"'
+    table = replace(filled(line("ours", 8.0, 10, 10), line("other", 1.0, 1, 1)), facts=(QUICK, flag))
+    text = markdown(table, [])
+    assert f"({QUICK}; {flag})**" in text.splitlines()[0] and f"- C{flag[1:]}." in text
+    assert text.count(flag[1:]) == 3, "the table, its notes, its ranking"
+    assert latex(table).count(r"-{}-set: training.best\_by=''loss''") == 3
+    assert flag in table.as_json()["facts"]
+
+
+def test_latex_is_a_float_that_is_balanced() -> None:
+    lines = (
+        line("50 % of {x} & a_b~c^d\\e #1 $", 8.0, 10, 10, notes=("seed 0: not trained yet",)),
+        replace(line("other [b]", 1.0, 1, 1), group="baseline"),
+    )
+    for columns in (COLUMNS, COLUMNS * 5):
+        cells = tuple(Cell((1.0,), 1) for _ in columns)
+        table = replace(TABLE, columns=columns, ranking={})
+        text = latex(FilledTable(table, datasets()["activitynet"], tuple(replace(each, cells=cells) for each in lines)))
+        bare = re.sub(r"\\[{}&%$#_]", "", text)  # what is escaped
+        assert bare.count("{") == bare.count("}") and bare.count("$") % 2 == 0
+        rows = [row for row in bare.splitlines() if row.endswith("\\\\")]
+        assert len(rows) == 3 and {row.count("&") for row in rows} == {len(columns) + 5}
+        assert text.count(r"\midrule") == 2, "one before the baselines"
+        assert nested(text)
+        assert (
+            "not trained yet" in text
+            and r"\caption{caption. ActivityNet Captions}" in text
+            and r"\begin{table*}" in text
+        )
+        assert (r"\resizebox{\textwidth}" in text) == (len(columns) > 4)
+    assert r"50 \% of \{x\} \& a\_b\textasciitilde{}c\textasciicircum{}d\textbackslash{}e \#1 \$" in text
+
+
+def nested(text: str) -> bool:
+    """Whether every environment that begins ends, the innermost first."""
+    opened = []
+    for what, name in re.findall(r"\\(begin|end){(.+?)}", text):
+        if what == "begin":
+            opened.append(name)
+        elif not opened or opened.pop() != name:
+            return False
+    return not opened
+
+
+def test_pictures_show_the_headline_and_oracles_apart(tmp_path: Path) -> None:
+    table = replace(filled(line("ours", 8.0, 10, 10)), table=replace(TABLE, headline="SODA_c"))
+    assert headline(table) == 1
+    assert headline(replace(table, lines=(line("ours", None, 1, 1),))) == 0, "the first that has a number"
+    assert headline(replace(table, lines=())) is None and not plot_bars(tmp_path / "none.png", replace(table, lines=()))
+    oracle = replace(line("oracle", 90.0, 1, 1), group="oracle")
+    both = replace(table, lines=(*table.lines, oracle))
+    assert plot_bars(tmp_path / "bars.png", both) and (tmp_path / "bars.png").stat().st_size > 0
+    ours, theirs = bars(both, 1).axes
+    assert ours.get_xlim()[1] < 10 and theirs.get_xlim()[1] > 90
 
 
 def test_seconds_of_several_sittings_add_up() -> None:

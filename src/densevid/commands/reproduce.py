@@ -77,6 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _reproduction(arguments: argparse.Namespace) -> Reproduction:
+    from densevid.reproduce.changed_settings import require_differences
     from densevid.reproduce.definitions import chosen_tables, datasets
     from densevid.reproduce.engine import Reproduction, Request
     from densevid.reproduce.prepared_data import Inputs
@@ -84,14 +85,17 @@ def _reproduction(arguments: argparse.Namespace) -> Reproduction:
 
     _check(arguments)
     dataset = datasets()[arguments.data]
+    tables = chosen_tables(arguments.table, dataset)
+    only_rows = tuple(part.strip() for part in (arguments.rows or "").split(",") if part.strip())
+    require_differences(tables, dataset, arguments.set, only_rows)
     request = Request(
         dataset=dataset,
-        tables=chosen_tables(arguments.table, dataset),
+        tables=tables,
         inputs=Inputs(arguments.clips, arguments.annotations, arguments.features),
         out=arguments.out,
         seeds=arguments.seeds,
         quick=arguments.quick,
-        only_rows=tuple(part.strip() for part in (arguments.rows or "").split(",") if part.strip()),
+        only_rows=only_rows,
         flags=tuple(arguments.set),
         machine=Machine(arguments.device, arguments.parallel, arguments.workers, arguments.threads),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +23,12 @@ SHORT = {
     "Recall": "Rec",
     "Precision": "Prec",
 }
-LATEX_SPECIAL = str.maketrans({c: f"\\{c}" for c in "&%$#_{}"} | {"~": r"\textasciitilde{}", "^": r"\^{}", "\\": r"/"})
+LATEX_SPECIAL = str.maketrans(
+    {c: f"\\{c}" for c in "&%$#_{}"}
+    | {"~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}"}
+    | {"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': "''", "[": "{[}", "]": "{]}"}
+    | {"±": r"$\pm$", "–": "--", "Δ": r"$\Delta$", "×": r"$\times$", "−": "$-$", "\n": " ", "\r": " ", "\0": "{}"}
+)
 
 
 @dataclass(frozen=True)
@@ -132,12 +138,15 @@ def as_markdown(table: Table) -> str:
 
 def as_latex(table: Table) -> str:
     """A table for a paper (booktabs)."""
-    lines = [
-        " & ".join(cell.translate(LATEX_SPECIAL) for cell in line) + r" \\" for line in (table.header, *table.rows)
-    ]
+    lines = [" & ".join(map(latex_text, line)) + r" \\" for line in (table.header, *table.rows)]
     columns = "l" + "r" * (len(table.header) - 1)
     inner = "\n".join([r"\toprule", lines[0], r"\midrule", *lines[1:], r"\bottomrule"])
-    return f"% {table.title}\n\\begin{{tabular}}{{{columns}}}\n{inner}\n\\end{{tabular}}\n"
+    return f"% {latex_text(table.title)}\n\\begin{{tabular}}{{{columns}}}\n{inner}\n\\end{{tabular}}\n"
+
+
+def latex_text(text: str) -> str:
+    """Text that means itself in LaTeX."""
+    return re.sub("-(?=-)", "-\0", text).translate(LATEX_SPECIAL)  # two hyphens would be a dash
 
 
 def as_csv(table: Table) -> str:

@@ -6,7 +6,7 @@ encoder reads the video again through that mask so that the caption decoder sees
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -109,9 +109,17 @@ class MaskedTransformer(nn.Module):
         return self.proposal_decoder(video.memory.last_BTD)
 
     def event_mask(self, proposals: PickedProposals, steps: int, limit_P: Tensor) -> EventMask:
-        """f_GM (or f_M, or the plain window) of each picked proposal, for a video that ends at step `limit_P`."""
-        reached = proposals if self.config.model.mask_gradient else proposals.detach()
-        return self.masking(reached, steps, limit_P)
+        """f_GM (or f_M, or the plain window) of each picked proposal, for a video that ends at step `limit_P`.
+
+        Without `word_gradient` what the words are read through is computed apart: the same numbers, which no word moves
+        a proposal through, while the mask loss still does.
+        """
+        model = self.config.model
+        reached = proposals if model.mask_gradient else proposals.detach()
+        event_mask = self.masking(reached, steps, limit_P)
+        if model.word_gradient or not torch.is_grad_enabled():
+            return event_mask
+        return replace(event_mask, mask_PT=self.masking(proposals.detach(), steps, limit_P).mask_PT)
 
     @property
     def encodes_again(self) -> bool:

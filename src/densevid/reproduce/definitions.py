@@ -66,6 +66,10 @@ class Row:
         """How the row is called where it is told apart by family."""
         return str(self.exceptions.get(dataset.family, {}).get("title", self.title))
 
+    def note_on(self, dataset: Dataset) -> str:
+        """What to know of it on this family of data sets."""
+        return str(self.exceptions.get(dataset.family, {}).get("note", ""))
+
     def settings_on(self, dataset: Dataset) -> list[Settings]:
         """Its settings, then those for this family of data sets alone."""
         return [self.settings, _sections(self.exceptions.get(dataset.family, {}))]
@@ -90,6 +94,7 @@ class TableRow:
     kinds: Mapping[str, str] = field(default_factory=dict)
     oracle: bool = False
     paper: Mapping[str, float] = field(default_factory=dict)
+    note: str = ""
 
     def source(self, column: Column) -> tuple[str, str] | None:
         """The row and the kind of predictions that a column of this line is about, if there are any."""
@@ -115,7 +120,7 @@ class Published:
 
 @dataclass(frozen=True)
 class Table:
-    """What a table shows, over how many seeds, and on which data set the paper filled it."""
+    """What a table shows, over how many seeds, on which data set the paper filled it; `headline` is what is drawn."""
 
     number: int
     caption: str
@@ -125,6 +130,7 @@ class Table:
     rows: tuple[TableRow, ...]
     published: tuple[Published, ...] = ()
     shuffled: Mapping[str, str] = field(default_factory=dict)
+    headline: str = ""
     curve: bool = False
     submission: str | None = None
     ranking: Mapping[str, Any] = field(default_factory=dict)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -17,17 +18,20 @@ from densevid.reproduce.model_runs import ModelRun
 from densevid.reproduce.predict_models import Predictor, Wanted, predicted_seconds
 from densevid.reproduce.score_predictions import Scorer, events_per_video, part_of, value_of
 from densevid.reproduce.table_lines import GRADIENT, Group, Line
+from densevid.reproduce.table_notes import CHANGED, QUICK, TableNotes
 
-TIMES = ("events", "train_minutes", "train_speed", "predict_ms")
-QUICK = "quick: a check of the machinery, not a result"
+__all__ = ["QUICK", "TIMES", "Cell", "FilledLine", "FilledTable", "Filler"]
+
+TIMES = ("events", "summary_events", "train_minutes", "train_speed", "predict_ms")
 
 
 @dataclass(frozen=True)
 class Cell:
-    """The values of the seeds that are there, out of so many."""
+    """The values of the seeds that are there, out of so many; or what is so `by_construction` and was not measured."""
 
     values: tuple[float, ...] = ()
     seeds: int = 0
+    by_construction: bool = False
 
     @property
     def mean(self) -> float | None:
@@ -41,12 +45,13 @@ class Cell:
 
     def as_json(self) -> dict[str, Any]:
         """Everything, at full precision."""
-        return {"mean": self.mean, "spread": self.spread, "values": list(self.values), "seeds": self.seeds}
+        told = {"mean": self.mean, "spread": self.spread, "values": list(self.values), "seeds": self.seeds}
+        return {**told, "by_construction": True} if self.by_construction else told
 
 
 @dataclass(frozen=True)
 class FilledLine:
-    """A line with its numbers: scores in percent by column, events a video, and times.
+    """A line with its numbers: scores in percent by column, events a video (all, and of the summary), and times.
 
     Those are minutes to train, videos a second that a training step learns from by itself, ms a video to predict.
     """
@@ -56,6 +61,7 @@ class FilledLine:
     cells: tuple[Cell, ...]
     paper: dict[str, float]
     events: Cell = field(default_factory=Cell)
+    summary_events: Cell = field(default_factory=Cell)
     train_minutes: Cell = field(default_factory=Cell)
     train_speed: Cell = field(default_factory=Cell)
     predict_ms: Cell = field(default_factory=Cell)
@@ -73,6 +79,12 @@ class FilledTable:
     lines: tuple[FilledLine, ...]
     costs: Costs | None = field(default=None, kw_only=True)  # where its lines are ranked
     facts: tuple[str, ...] = ()
+
+    @property
+    def mark(self) -> str:
+        """What its title must say, lest it be taken for a result of the rows as they are; mostly nothing."""
+        found = [fact for fact in self.facts if fact == QUICK or fact.startswith(CHANGED)]
+        return f" ({'; '.join(found)})" if found else ""
 
     def line(self, row: str) -> FilledLine:
         """The first line of a row."""
@@ -109,33 +121,40 @@ class Filler:
 
     def fill(self, table: Table, lines: Sequence[Line], watch: Callable[[str], None]) -> FilledTable:
         """Score what was predicted, and put it in its places."""
+        notes = TableNotes(self.predictor, self.scorer.references, table, tuple(lines), partial(self._told, table))
         filled = []
         for line in lines:
             watch(f"table {table.number}: {line.title}")
-            filled.append(self._line(table, line))
-        return FilledTable(table, self.predictor.data.dataset, tuple(filled), self._facts(lines))
+            filled.append(self._line(table, line, notes))
+        return FilledTable(table, self.predictor.data.dataset, tuple(filled), notes.facts())
 
-    def _line(self, table: Table, line: Line) -> FilledLine:
+    def _line(self, table: Table, line: Line, notes: TableNotes) -> FilledLine:
         cells = [self._cell(line, place, column) for place, column in enumerate(table.columns)]
-        told = [self._file(line, place) for place, column in enumerate(table.columns) if column.of == "learned"]
-        told = told or [
-            self._file(line, place) for place, column in enumerate(table.columns) if column.of == "segments"
-        ]
-        counted = [file for some in told[:1] for file in some if file.exists()]
-        seconds = [value for file in counted if (value := predicted_seconds(file)) is not None]
+        told, summaries = self._told(table, line), self._of(table, line, "summary")
+        seconds = [value for file in told if (value := predicted_seconds(file)) is not None]
         return FilledLine(
             line.title,
             line.group,
             tuple(cells),
             dict(line.paper),
-            events=Cell(tuple(map(events_per_video, counted)), len(counted)),
+            events=Cell(tuple(map(events_per_video, told)), len(told)),
+            summary_events=Cell(tuple(map(events_per_video, summaries)), len(summaries)),
             train_minutes=self._training(line),
             train_speed=self._speed(line),
-            predict_ms=Cell(tuple(1000 * value for value in seconds), len(counted)),
-            notes=self._notes(line),
-            curve=self._curve(table, line, counted),
+            predict_ms=Cell(tuple(1000 * value for value in seconds), len(told)),
+            notes=notes.of(line),
+            curve=self._curve(table, line, told),
             rows=line.rows,
         )
+
+    def _told(self, table: Table, line: Line) -> list[Path]:
+        """All that a line tells: of its own proposals, or of given segments where it has none."""
+        return self._of(table, line, "learned") or self._of(table, line, "segments")
+
+    def _of(self, table: Table, line: Line, kind: str) -> list[Path]:
+        """The files that the columns of a kind are scores of, as far as they are there."""
+        found = (self._file(line, place) for place, column in enumerate(table.columns) if column.of == kind)
+        return [file for file in next(found, []) if file.exists()]
 
     def _file(self, line: Line, place: int) -> list[Path]:
         if place in line.files:
@@ -143,6 +162,8 @@ class Filler:
         return [self.predictor.path(each) for each in line.models.get(place, [])]
 
     def _cell(self, line: Line, place: int, column: Column) -> Cell:
+        if column.of == GRADIENT and self._cut_off(line):
+            return Cell((0.0,), 1, by_construction=True)
         if column.of == GRADIENT:
             values = [self._gradient(each, column.score) for each in line.models.get(place, [])]
         else:
@@ -157,6 +178,13 @@ class Filler:
     def _gradient(self, wanted: Wanted, score: str) -> float | None:
         known = self.predictor.runs.of(wanted.row, wanted.seed).measured_gradient
         return None if known is None else float(known[score])
+
+    def _cut_off(self, line: Line) -> bool:
+        """Whether no word can move a proposal of this model, whatever it has learnt."""
+        if line.group != "ours":
+            return False
+        model = self.predictor.runs.config(line.rows[0]).model
+        return model.mask == "discrete" or not (model.mask_gradient and model.word_gradient)
 
     def _training(self, line: Line) -> Cell:
         """Minutes for all models of a line together, by seed."""
@@ -179,37 +207,9 @@ class Filler:
         known = self.predictor.runs.of(line.rows[0], 0).measured_speed
         return Cell((float(known["videos_per_second"]),) if known else (), 1)
 
-    def _notes(self, line: Line) -> tuple[str, ...]:
-        """Why something is not there."""
-        notes = [line.note] if line.note else []
-        if not all(self.predictor.baseline(name).exists() for name in line.files.values()):
-            notes.append("not predicted yet")
-        for each in line.wanted:
-            run = self.predictor.runs.of(each.row, each.seed)
-            if reason := self.predictor.data.unavailable(run.row):
-                notes.append(f"not on this data: {reason}")
-            elif run.trained is None:
-                notes.append(f"seed {each.seed}: not trained yet")
-            elif each.kind != GRADIENT and not self.predictor.path(each).exists():
-                notes.append(f"seed {each.seed}: no {each.kind} predictions")
-        return tuple(dict.fromkeys(notes))
-
     def _curve(self, table: Table, line: Line, files: Sequence[Path]) -> Any:
         if not table.curve or not files:
             return None
         found = [self.scorer.score(file, ["proposals"])["proposals"] for file in files]
         means = (tuple(map(mean, zip(*(each[name] for each in found), strict=True))) for name in ("numbers", "curve"))
         return tuple(means)
-
-    def _facts(self, lines: Sequence[Line]) -> tuple[str, ...]:
-        """What is judged on; on what, and how many at a time, the models were trained."""
-        runs = {
-            run.folder: run
-            for line in lines
-            for each in line.wanted
-            for run in [self.predictor.runs.of(each.row, each.seed)]
-        }
-        told = {(known["device"], known["parallel"]) for run in runs.values() if (known := run.trained)}
-        trained = (f"Trained on {device}, {parallel} at a time" for device, parallel in sorted(told))
-        quick = (QUICK,) if self.predictor.runs.quick else ()
-        return (*quick, *self.predictor.data.coverage(), *trained)

@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from densevid.artifacts import provenance, write_json, write_text
 from densevid.evaluation.report import Table as ShownTable
-from densevid.evaluation.report import as_latex, as_markdown
-from densevid.reproduce.filled_table import QUICK, Cell, FilledLine, FilledTable
-from densevid.reproduce.filled_table import TIMES as LINE_TIMES
+from densevid.evaluation.report import as_markdown
+from densevid.reproduce.filled_table import QUICK, Cell, FilledTable
+from densevid.reproduce.latex_table import LatexTable
 from densevid.reproduce.ranking import noise_note, ranking_table
 from densevid.reproduce.table_plots import plot_bars, plot_recall
 
 NOTHING = "–"
 GROUPS = {"ours": "", "oracle": "", "baseline": "baseline: ", "published": "published: "}
-TIMES = ("events/video", "train min", "train videos/s", "predict ms/video")
+TIMES = {
+    "events": "events/video",
+    "summary_events": "in summary",
+    "train_minutes": "train min",
+    "train_speed": "train videos/s",
+    "predict_ms": "predict ms/video",
+}
 
 
 def shown(filled: FilledTable) -> ShownTable:
     """The table as text: scores in percent, the paper's own numbers beside ours where there are any."""
     heads = [column.head for column in filled.table.columns]
     papers = {head for head in heads if any(head in line.paper for line in filled.lines)}
+    times = _times(filled)
     header = [""]
     for head in heads:
         header += [head, f"{head} (paper)"] if head in papers else [head]
@@ -31,23 +39,26 @@ def shown(filled: FilledTable) -> ShownTable:
         for head, cell in zip(heads, line.cells, strict=True):
             cells.append(cell_text(cell))
             cells += [f"{line.paper[head]:.2f}" if head in line.paper else NOTHING] if head in papers else []
-        rows.append([*cells, *_times(line)])
-    mark = f" ({QUICK})" if QUICK in filled.facts else ""
-    title = f"Table {filled.table.number}. {filled.table.caption}. {filled.dataset.title}{mark}"
-    return ShownTable(title, [*header, *TIMES], rows)
+        rows.append([*cells, *(cell_text(getattr(line, name), 1) for name in times)])
+    title = f"Table {filled.table.number}. {filled.table.caption}. {filled.dataset.title}{filled.mark}"
+    return ShownTable(title, [*header, *times.values()], rows)
 
 
 def cell_text(cell: Cell, digits: int = 2) -> str:
     """Mean ± spread; how many of the seeds are there if not all are."""
     if cell.mean is None:
         return NOTHING
+    if cell.by_construction:
+        return f"{cell.mean:g} (by construction)"
     spread = f" ± {cell.spread:.{digits}f}" if cell.spread is not None else ""
     missing = f" ({len(cell.values)} of {cell.seeds})" if len(cell.values) < cell.seeds else ""
     return f"{cell.mean:.{digits}f}{spread}{missing}"
 
 
-def _times(line: FilledLine) -> list[str]:
-    return [cell_text(getattr(line, name), 1) for name in LINE_TIMES]
+def _times(filled: FilledTable) -> dict[str, str]:
+    """The last columns; events of a summary where one is scored."""
+    summarised = any(column.of == "summary" for column in filled.table.columns)
+    return {name: head for name, head in TIMES.items() if summarised or name != "summary_events"}
 
 
 def notes_of(filled: FilledTable) -> list[str]:
@@ -55,7 +66,7 @@ def notes_of(filled: FilledTable) -> list[str]:
     seeds = max((cell.seeds for line in filled.lines for cell in line.cells), default=0)
     spread = f"Mean ± standard deviation over {seeds} seeds" if seeds > 1 else "One seed"
     notes = [f"Data: {filled.dataset.about}. {spread}."]
-    notes += [f"{fact}." for fact in filled.facts if fact != QUICK]  # which the title says
+    notes += [f"{fact[0].upper()}{fact[1:]}." for fact in filled.facts if fact != QUICK]  # which the title says
     notes += [f"{line.title}: {'; '.join(line.notes)}." for line in filled.lines if line.notes]
     return notes
 
@@ -64,7 +75,8 @@ def markdown(filled: FilledTable, pictures: Sequence[Path]) -> str:
     """A table with its notes, its ranking and its pictures."""
     parts = [as_markdown(shown(filled)), "\n".join(f"- {note}" for note in notes_of(filled)) + "\n"]
     if filled.table.ranking:
-        parts.append(as_markdown(ranking_table(filled)))
+        ranked = ranking_table(filled)
+        parts.append(as_markdown(replace(ranked, title=f"{ranked.title}{filled.mark}")))
         parts.append(f"- {noise_note(filled)}\n")
     parts += [f"![{picture.stem}]({picture.name})\n" for picture in pictures]
     return "\n".join(parts)
@@ -72,9 +84,15 @@ def markdown(filled: FilledTable, pictures: Sequence[Path]) -> str:
 
 def latex(filled: FilledTable) -> str:
     """The same for a paper."""
-    tables = [shown(filled), *([ranking_table(filled)] if filled.table.ranking else [])]
-    text = "\n".join(map(as_latex, tables))
-    return text.replace("±", r"$\pm$").replace(NOTHING, "--").replace("Δ", r"$\Delta$")
+    number, table = filled.table.number, shown(filled)
+    unnumbered = replace(table, title=table.title.removeprefix(f"Table {number}. "))  # a paper counts its own
+    name, groups = f"{filled.dataset.name}-{number}", [line.group for line in filled.lines]
+    parts = [LatexTable(unnumbered, f"tab:{name}", groups, notes_of(filled))]
+    if filled.table.ranking:
+        ranked = ranking_table(filled)
+        titled = replace(ranked, title=f"{ranked.title}{filled.mark}")
+        parts.append(LatexTable(titled, f"tab:{name}-ranking", notes=[noise_note(filled)]))
+    return "\n".join(part.text() for part in parts)
 
 
 def write_table(filled: FilledTable, folder: Path) -> Path:

@@ -8,6 +8,7 @@ from typing import Literal
 
 from densevid.reproduce.definitions import Column, Dataset, Table, TableRow, rows
 from densevid.reproduce.predict_models import Wanted
+from densevid.reproduce.score_predictions import part_of
 
 Group = Literal["ours", "oracle", "baseline", "published"]
 GRADIENT = "gradient"
@@ -24,6 +25,12 @@ BASELINES: dict[str, dict[str, str]] = {
     "prior grid, nearest neighbour": {"learned": "prior_grid", "summary": "prior_grid-summary"},
     "change points, nearest neighbour": {"learned": "change_points", "summary": "change_points-summary"},
 }
+# Where spans alone are judged, with the names of the spans alone.
+PROPOSERS: dict[str, dict[str, str]] = {
+    "whole video": {"learned": "whole_video"},
+    "prior grid": {"learned": "prior_grid"},
+    "change points": {"learned": "change_points"},
+}
 SHUFFLED = {"learned": "shuffled", "summary": "shuffled-summary", "segments": "shuffled-segments"}
 
 
@@ -36,7 +43,7 @@ class Line:
     models: dict[int, list[Wanted]] = field(default_factory=dict)
     files: dict[int, str] = field(default_factory=dict)
     paper: Mapping[str, float] = field(default_factory=dict)
-    note: str = ""
+    notes: tuple[str, ...] = ()
     rows: tuple[str, ...] = ()
 
     @property
@@ -49,7 +56,7 @@ def lines_of(table: Table, dataset: Dataset, seeds: int) -> list[Line]:
     """Ours, what oracles would give, what the paper lists besides, and the baselines."""
     ours = [_line(entry, table, dataset, seeds) for entry in table.rows]
     published = [
-        Line(entry.title, "published", paper=_papers(entry.paper, table, dataset), note=entry.note)
+        Line(entry.title, "published", paper=_papers(entry.paper, table, dataset), notes=_told(entry.note))
         for entry in table.published
     ]
     return [*ours, *published, *_baselines(table), *_shuffled(table, seeds)]
@@ -64,16 +71,32 @@ def _line(entry: TableRow, table: Table, dataset: Dataset, seeds: int) -> Line:
     models: dict[int, list[Wanted]] = {}
     for place, column in enumerate(table.columns):
         source = entry.source(column)
-        if source is not None and _has(source[0], column):
+        if source is not None and _has(entry, table, column):
             models[place] = [Wanted(*source, seed) for seed in range(seeds)]
     title = entry.title or rows()[entry.rows[0]].title_on(dataset)
     paper = _papers(entry.paper, table, dataset)
-    return Line(title, "oracle" if entry.oracle else "ours", models, paper=paper, rows=tuple(entry.rows))
+    notes = _told(entry.note, rows()[entry.rows[0]].note_on(dataset), _two_models(entry))
+    return Line(title, "oracle" if entry.oracle else "ours", models, paper=paper, notes=notes, rows=tuple(entry.rows))
 
 
-def _has(row: str, column: Column) -> bool:
-    """The gradient is measured of some rows alone."""
-    return column.of != GRADIENT or rows()[row].gradient
+def _has(entry: TableRow, table: Table, column: Column) -> bool:
+    """The gradient is measured of some rows alone, and shown where a table first shows the model."""
+    if column.of != GRADIENT:
+        return True
+    first = next(each for each in table.rows if each.learned == entry.learned)
+    return entry is first and rows()[entry.rows[0]].gradient
+
+
+def _two_models(entry: TableRow) -> str:
+    """Captions of given segments are of a model that learnt nothing else."""
+    if entry.learned is None or entry.segments is None:
+        return ""
+    name = rows()[entry.segments].title
+    return f"the GT columns are of another model, {name}, trained for captions alone; train min is both models' sum"
+
+
+def _told(*notes: str) -> tuple[str, ...]:
+    return tuple(note for note in notes if note)
 
 
 def _papers(numbers: Mapping[str, float], table: Table, dataset: Dataset) -> Mapping[str, float]:
@@ -82,8 +105,9 @@ def _papers(numbers: Mapping[str, float], table: Table, dataset: Dataset) -> Map
 
 
 def _baselines(table: Table) -> list[Line]:
+    spans_alone = all(part_of(column.score) == "proposals" for column in table.columns)
     lines = []
-    for title, files in BASELINES.items():
+    for title, files in (PROPOSERS if spans_alone else BASELINES).items():
         own = {place: files[column.of] for place, column in enumerate(table.columns) if column.of in files}
         if own:
             lines.append(Line(title, "baseline", files=own))
