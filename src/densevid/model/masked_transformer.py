@@ -112,7 +112,7 @@ class MaskedTransformer(nn.Module):
         """f_GM (or f_M, or the plain window) of each picked proposal, for a video that ends at step `limit_P`.
 
         Without `word_gradient` what the words are read through is computed apart: the same numbers, which no word moves
-        a proposal through, while the mask loss still does.
+        a proposal through, while the mask loss still does; the batch norms of the mask then count a batch twice.
         """
         model = self.config.model
         reached = proposals if model.mask_gradient else proposals.detach()
