@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from clip_collections import write_collection
 from densevid.cli import main
+from densevid.inference.predict import OpenedJob, PredictionJob, open_job
 from densevid.reproduce.model_runs import TRAINED
 
 ROWS = "captions-1,captions-2"
@@ -27,7 +29,7 @@ def words(clips: Path, out: Path, *more: str) -> list[str]:
 def test_an_error_of_the_device_is_told_of_every_row(
     parallel: str, clips: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Nothing can be computed on `meta`: torch raises what is no error of the input."""
+    """Nothing can be computed on `meta`."""
     command = words(clips, tmp_path, "--only", "train", "--device", "meta", "--parallel", parallel)
     assert main(command) == 2
     err = capsys.readouterr().err
@@ -35,11 +37,34 @@ def test_an_error_of_the_device_is_told_of_every_row(
     for row in ROWS.split(","):
         (line,) = [line for line in err.splitlines() if f"{row}, seed 0: failed" in line]
         log = Path(line.partition("; see ")[2].partition(")")[0])
-        assert "Traceback" in log.read_text() and "Error: " in line
+        assert "Traceback" in log.read_text() and "failed (--device meta: not a device" in line
+
+
+def test_an_error_that_is_not_of_the_input_is_told_of_every_row(
+    clips: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*words: object, **named: object) -> Path:
+        raise RuntimeError("the device is gone")
+
+    monkeypatch.setattr("densevid.reproduce.train_models.train", broken)
+    assert main(words(clips, tmp_path, "--only", "train", "--device", "cpu", "--parallel", "1")) == 2
+    err = capsys.readouterr().err
+    assert "Traceback" not in err and err.count("failed (RuntimeError: the device is gone") == 2
+
+
+def broken_for(run: Path) -> Callable[[PredictionJob], OpenedJob]:
+    """Opening the model of this run fails as a device may."""
+
+    def opened(job: PredictionJob) -> OpenedJob:
+        if run in job.model.parents:
+            raise RuntimeError("the device is gone")
+        return open_job(job)
+
+    return opened
 
 
 def test_a_row_that_cannot_be_written_leaves_the_others(
-    clips: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    clips: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert main(words(clips, tmp_path, "--plan")) == 0
     folder = tmp_path / "msvd-timelines-quick"
@@ -60,3 +85,10 @@ def test_a_row_that_cannot_be_written_leaves_the_others(
     assert "Traceback" not in err and "captions-1, seed 0: " in err and "not timed" in err
     assert (free / "speed.json").exists() and not (blocked / "speed.json").exists()
     assert "Traceback" in (blocked / "train.log").read_text()
+    monkeypatch.setattr("densevid.reproduce.predict_models.open_job", broken_for(blocked))
+    capsys.readouterr()
+    main(words(clips, tmp_path, "--only", "predict", "--device", "cpu"))
+    err = capsys.readouterr().err
+    assert "Traceback" not in err and "RuntimeError: the device is gone" in err
+    predicted = {path.parent.parent.name.rpartition("-")[0] for path in folder.glob("predictions/*/seed-0/*.json")}
+    assert "captions-1" not in predicted and predicted

@@ -32,6 +32,7 @@ from densevid.reproduce.fact_files import NUMBER, known_facts, read_facts
 from densevid.reproduce.model_runs import ModelRun, Runs
 from densevid.reproduce.prepared_data import EventSet, PreparedData
 from densevid.reproduce.shuffled_features import ShuffledFeatures
+from densevid.reproduce.train_models import log_of, note_failure
 
 SHUFFLED = {"shuffled": "learned", "shuffled-summary": "summary", "shuffled-segments": "segments"}
 ORACLE = {"oracle": "learned", "oracle-summary": "summary"}
@@ -89,6 +90,8 @@ class Predictor:
             self._run(run, wanted, path)
         except InputError as error:  # such as a model too weak to fit confidence on
             return one_line(error)
+        except Exception as error:  # the others are predicted all the same
+            return f"{note_failure(run, error)} (see {log_of(run)})"
         return None
 
     def _run(self, run: ModelRun, wanted: Wanted, path: Path) -> None:
