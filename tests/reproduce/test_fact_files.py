@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 from clip_collections import write_collection
-from densevid.artifacts import write_json
+from densevid.artifacts import provenance, write_json
 from densevid.cli import main
 from densevid.config import Config
 from densevid.errors import InputError
+from densevid.events import Event, write_events
 from densevid.reproduce.definitions import chosen_tables, datasets, rows
-from densevid.reproduce.fact_files import NUMBER, known_facts, read_facts
+from densevid.reproduce.fact_files import NUMBER, known_facts, made_of, read_facts
 from densevid.reproduce.model_runs import TRAINED, ModelRun
 from densevid.reproduce.predict_models import predicted_seconds
 from densevid.reproduce.prepared_data import Inputs
@@ -29,6 +30,16 @@ def test_what_a_file_must_say(content: object, tmp_path: Path) -> None:
         read_facts(path, "remove it", seconds=NUMBER)
     write_json(path, {"seconds": 3, "more": 1})
     assert known_facts(path, seconds=NUMBER) == read_facts(path, seconds=NUMBER) == {"seconds": 3, "more": 1}
+
+
+def test_what_was_made_of_a_file_is_known_by_it(tmp_path: Path) -> None:
+    source, made = tmp_path / "learned.json", tmp_path / "oracle.json"
+    write_events(source, {"v": [Event(0, 1, "a dog")]})
+    write_events(made, {}, provenance=provenance(inputs=[source]))
+    facts = known_facts(made)
+    assert facts is not None and made_of(facts, [source]) and not made_of(facts, [source, made])
+    write_events(source, {"v": [Event(0, 2, "a cat")]})
+    assert not made_of(facts, [source]) and not made_of({}, [source]) and not made_of({"provenance": []}, [source])
 
 
 @pytest.mark.parametrize("content", [[], {}])

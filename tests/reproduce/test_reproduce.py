@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from clip_collections import write_collection
+from densevid.artifacts import read_json
 from densevid.cli import main
-from densevid.events import read_events
+from densevid.events import read_events, write_events
 from densevid.reproduce.definitions import datasets, rows, tables
 
 BARE = """
@@ -177,6 +180,24 @@ def test_a_second_sitting_repeats_nothing_and_finishes_what_is_missing(clips: Pa
     command = words("5", clips, results.parent, "--only")
     assert main([*command, "train"]) == 0 and main([*command, "predict"]) == 0
     assert lost.exists() and {path: path.stat().st_mtime_ns for path in before} == before
+
+
+def test_oracles_follow_the_spans_they_are_of(clips: Path, results: Path, tmp_path: Path) -> None:
+    copied = shutil.copytree(results, tmp_path / results.name)
+    (oracle,) = copied.glob("predictions/end-to-end-*/seed-0/oracle.json")
+    learned = oracle.with_name("learned.json")
+    told = {
+        video: [replace(event, end=(event.start + event.end) / 2) for event in events]
+        for video, events in read_events(learned).items()
+    }
+    write_events(learned, told, provenance=read_json(learned)["provenance"])
+    command = words("8", clips, tmp_path, "--rows", "end-to-end", "--only", "predict")
+    assert main(command) == 0
+    assert {v: [e.end for e in events] for v, events in read_events(oracle).items()} == {
+        v: [e.end for e in events] for v, events in read_events(learned).items()
+    }
+    before = oracle.stat().st_mtime_ns
+    assert main(command) == 0 and oracle.stat().st_mtime_ns == before
 
 
 def test_the_speed_of_a_step_becomes_a_column(clips: Path, results: Path) -> None:

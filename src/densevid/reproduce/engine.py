@@ -167,7 +167,7 @@ class Reproduction:
         todo = [each for each in self.wanted if each.kind != GRADIENT]
         missing = []
         for number, each in enumerate(todo, start=1):
-            there = self.predictor.path(each).exists()
+            there = self.predictor.is_there(each)
             reason = self.predictor.predict(each)
             if reason:
                 missing.append(f"{each.row}, seed {each.seed}, {each.kind}: {reason}")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from densevid.artifacts import read_json
+from densevid.artifacts import fingerprint, read_json
 from densevid.errors import InputError
 
 NUMBER = (int, float)
@@ -26,6 +28,24 @@ def known_facts(path: Path, **kinds: Kind) -> dict[str, Any] | None:
         return None
     content = read_json(path)
     return None if _wrong(content, kinds) else dict(content)
+
+
+def made_of(facts: dict[str, Any], files: Iterable[Path]) -> bool:
+    """Whether what the facts tell of was made of these very files (their `provenance` has a hash of each)."""
+    told = facts.get("provenance")
+    noted = told.get("inputs") if isinstance(told, dict) else None
+    return isinstance(noted, dict) and sorted(map(str, noted.values())) == sorted(_hash_now(file) for file in files)
+
+
+def _hash_now(file: Path) -> str:
+    status = file.stat()
+    return _hash(file, status.st_size, status.st_mtime_ns)
+
+
+@lru_cache(maxsize=4096)
+def _hash(file: Path, size: int, changed: int) -> str:
+    """Of a file in this state: every number of a table asks for it."""
+    return fingerprint(file)
 
 
 def _wrong(content: Any, kinds: dict[str, Kind]) -> str | None:

@@ -28,7 +28,7 @@ from densevid.inference.storyteller import Storyteller
 from densevid.intervals import temporal_iou
 from densevid.reproduce.baselines import write_baselines
 from densevid.reproduce.device_names import name_of
-from densevid.reproduce.fact_files import NUMBER, known_facts, read_facts
+from densevid.reproduce.fact_files import NUMBER, known_facts, made_of, read_facts
 from densevid.reproduce.model_runs import ModelRun, Runs
 from densevid.reproduce.prepared_data import EventSet, PreparedData
 from densevid.reproduce.shuffled_features import ShuffledFeatures
@@ -76,7 +76,7 @@ class Predictor:
     def predict(self, wanted: Wanted) -> str | None:
         """Write them, unless they are there; why they cannot be had, if they cannot."""
         path, run = self.path(wanted), self.runs.of(wanted.row, wanted.seed)
-        if path.exists():
+        if self.is_there(wanted):
             return None
         if reason := self.data.unavailable(run.row):
             return reason
@@ -93,6 +93,14 @@ class Predictor:
         except Exception as error:  # the others are predicted all the same
             return f"{note_failure(run, error)} (see {log_of(run)})"
         return None
+
+    def is_there(self, wanted: Wanted) -> bool:
+        """Whether these are written; an oracle's file must be of the spans as they are now."""
+        path = self.path(wanted)
+        if wanted.kind not in ORACLE or not path.exists():
+            return path.exists()
+        spans = self.path(replace(wanted, kind=ORACLE[wanted.kind]))
+        return _made_of(path, spans)
 
     def _run(self, run: ModelRun, wanted: Wanted, path: Path) -> None:
         test = self.data.test(run.row.streams)
@@ -142,12 +150,18 @@ class Predictor:
             write_baselines(test.references, self.data.test_source(), told, source, self.baseline("any").parent)
         for name in BASELINES:
             short = self.baseline(f"{name}-summary")
-            if not short.exists():
+            if not _made_of(short, self.baseline(name)):
                 first = {video: best(events, self.data.dataset.summary_events) for video, events in self._told(name)}
                 write_events(short, first, provenance=provenance(inputs=[self.baseline(name)]))
 
     def _told(self, baseline: str) -> Sequence[tuple[str, list[Event]]]:
         return list(read_events(self.baseline(baseline)).items())
+
+
+def _made_of(path: Path, source: Path) -> bool:
+    """Whether a file is there and was made of the other as that is now."""
+    facts = known_facts(path)
+    return facts is not None and source.exists() and made_of(facts, [source])
 
 
 def predicted_seconds(path: Path) -> float | None:

@@ -12,16 +12,15 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from densevid.artifacts import fingerprint, provenance, write_json
+from densevid.artifacts import provenance, write_json
 from densevid.events import read_events
-from densevid.reproduce.fact_files import known_facts, read_facts
+from densevid.reproduce.fact_files import known_facts, made_of, read_facts
 from densevid.reproduce.span_baselines import ScoredSpans, Spans, short_list_f1
 
 LENGTHS: dict[str, dict[str, float]] = {"long": {"min_seconds": 50.0}, "short": {"max_seconds": 15.0}}
@@ -53,12 +52,8 @@ class Scorer:
 
     def _known(self, predictions: Path) -> Scores:
         """The parts that were computed of these very predictions and references."""
-        noted = known_facts(score_file(predictions), parts=dict, provenance=dict)
-        scored = noted["provenance"].get("inputs") if noted else None
-        if noted is None or not isinstance(scored, dict):
-            return {}
-        there = sorted(_hash_now(file) for file in (predictions, *self.references))
-        if sorted(map(str, scored.values())) != there:
+        noted = known_facts(score_file(predictions), parts=dict)
+        if noted is None or not made_of(noted, (predictions, *self.references)):
             return {}
         return {part: scores for part, scores in noted["parts"].items() if isinstance(scores, dict) and scores}
 
@@ -120,17 +115,6 @@ def events_per_video(predictions: Path) -> float:
     """How many events a file tells of a video."""
     counts = [len(events) for events in read_events(predictions).values()]
     return sum(counts) / max(len(counts), 1)
-
-
-def _hash_now(file: Path) -> str:
-    status = file.stat()
-    return _hash(file, status.st_size, status.st_mtime_ns)
-
-
-@lru_cache(maxsize=4096)
-def _hash(file: Path, size: int, changed: int) -> str:
-    """Of a file in this state: every number of a table asks for it."""
-    return fingerprint(file)
 
 
 def _spans(timestamps: npt.ArrayLike) -> Spans:
