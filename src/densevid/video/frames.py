@@ -8,10 +8,12 @@ every frame had been.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
+from typing import cast
 
 import av
 from av.video.frame import VideoFrame
@@ -27,6 +29,8 @@ LONGEST_QUEUE = 4 * SkipPlan.REORDER
 WORTH_A_WARNING = 0.5  # seconds
 UNUSUAL_GAP = 0.75  # seconds
 MOST_READ_ERRORS = 32
+USUAL_OVERHEAD = 1 << 14  # bytes between two pictures that are in no packet
+DAMAGED = "the file is damaged"
 
 
 class VideoSteps:
@@ -119,10 +123,32 @@ class VideoSteps:
         """All packets that can be read; after an error reading goes on behind it, where the format allows that."""
         for _ in range(MOST_READ_ERRORS):
             try:
-                yield from (packet for packet in self._container.demux(self._stream) if packet.size)
+                yield from self._matroska() if "matroska" in self._container.format.name else self._plain()
                 return
             except (av.FFmpegError, OSError):
-                self._note("the file is damaged")
+                self._note(DAMAGED)
+
+    def _plain(self) -> Iterator[VideoPacket]:
+        return (packet for packet in self._container.demux(self._stream) if packet.size)
+
+    def _matroska(self) -> Iterator[VideoPacket]:
+        """This format may go on behind a hole in silence: there are no pictures for a while, and bytes of no packet."""
+        latest, behind, unread = math.inf, math.inf, 0.0
+        for packet in self._container.demux():
+            if not packet.size:
+                continue
+            if packet.pos is not None:
+                unread += max(0.0, packet.pos - behind)
+                behind = packet.pos + packet.size
+            if packet.stream_index != self._stream.index:
+                continue
+            picture = cast(VideoPacket, packet)
+            time = self._times.of_packet(picture)
+            if time is not None:
+                if time - latest > UNUSUAL_GAP and unread > USUAL_OVERHEAD:
+                    self._note(DAMAGED)
+                latest, unread = time, 0.0
+            yield picture
 
     def _may_skip(self) -> bool:
         """Whether the codec says which frames others are built upon (or that none is), and the packets when."""
