@@ -98,7 +98,7 @@ def test_a_hole_is_noticed_wherever_it_is(sound_from, tmp_path) -> None:
     """Behind some holes an mkv goes on as if nothing had been; a picture that is held for long is no hole."""
     whole = make_video(tmp_path / "whole.mkv", constant(10.0), picture=noisy, sound_from=sound_from).read_bytes()
     broken, fifth = tmp_path / "broken.mkv", len(whole) // 5
-    for first in range(len(whole) // 3, len(whole) // 2, len(whole) // 150):
+    for first in range(len(whole) // 3, len(whole) // 2, len(whole) // 60):
         broken.write_bytes(whole[:first] + bytes(fifth) + whole[first + fifth :])
         _, video = read(broken)
         assert 1 < video.lost_seconds < 6 and "damaged" in (video.warning or ""), first
