@@ -280,13 +280,16 @@ def test_a_split_of_the_same_file_validates(data: Path, tmp_path: Path) -> None:
     assert sum(row["split"] == "validation" for row in rows(tmp_path / "run")) == 2
 
 
-def test_a_split_that_nothing_tells_from_others_is_refused(
-    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for named in (["--split", "nosuch"], ["--validation-split", "val"]):
-        line = wrong(capsys, words(data, tmp_path / "run", *named, validate=False))
-        assert f"train.json: no split '{named[1]}' here" in line and 'no video has a "subset"' in line
-    assert not (tmp_path / "run").exists()
+def test_a_split_that_nothing_tells_from_others(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """All videos are taken for it, as ActivityNet's files are of one split each; but not for a second one."""
+    assert main(words(data, tmp_path / "run", "--split", "fit", "--limit-steps", "1", validate=False)) == 0
+    told = capsys.readouterr().err
+    assert "train.json: no video has a \"subset\", so all are taken for the split 'fit'" in told
+    command = words(data, tmp_path / "other", "--split", "train", "--validation-split", "val", validate=False)
+    assert main(command) == 2
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert "the validation data are the training data" in line and "nothing tells the split 'val' apart" in line
+    assert not (tmp_path / "other").exists()
 
 
 @pytest.mark.parametrize("inside", [True, False])
@@ -309,12 +312,12 @@ def test_a_split_may_be_that_of_the_features_folders(
     assert "segments of 6 videos" in (told_here := capsys.readouterr().err) and "segments of 2 videos" in told_here
 
 
-def test_validation_on_the_training_data_is_refused(
+def test_validation_on_the_training_data_is_told(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    same = ["--validation", str(data / ".." / data.name / "train.json")]
-    line = wrong(capsys, words(data, tmp_path / "run", *same, validate=False))
-    assert "the validation data are the training data" in line
+    same = ["--validation", str(data / ".." / data.name / "train.json"), "--limit-steps", "1"]
+    assert main(words(data, tmp_path / "run", *same, validate=False)) == 0
+    assert "warning: the validation data are the training data" in capsys.readouterr().err
 
 
 BARE = """

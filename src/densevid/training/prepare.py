@@ -86,13 +86,15 @@ def prepare(
     report(f"training data: {dataset.summary()}; {len(vocabulary):,} words")
     if validation is None:
         return Prepared(vocabulary, dataset, None)
-    judged, source = _validation_data(config, validation)
+    judged, source = _validation_data(config, validation, report)
     report(f"validation annotations: {judged.summary()}")
     held_out = SegmentDataset(judged, source, vocabulary, config)
     report(f"validation data: {held_out.summary()}")
-    if _are_the_same(training, dataset, validation, held_out):  # what is known by heart would look well learnt
-        other = "give --validation FILE or --validation-split NAME of others"
-        raise InputError(f"the validation data are the training data, the same videos of the same files; {other}")
+    if _are_the_same(training, dataset, validation, held_out):
+        same = "the validation data are the training data, the same videos of the same files"
+        if isinstance(validation, DataFiles) and validation.split is not None:  # others were asked for
+            raise InputError(f"{same}: nothing tells the split {validation.split!r} apart; give --validation FILE")
+        report(f"warning: {same}; they tell nothing about others")
     return Prepared(vocabulary, dataset, held_out, judged)
 
 
@@ -104,7 +106,7 @@ def _training_data(
         generator = training.generator(config.training.seed)
         vocabulary = vocabulary or Vocabulary.build(generator.sentences(), least)
         return TimelineSamples(generator, vocabulary, config), vocabulary
-    told = _told(training)
+    told = _told(training, report)
     report(f"training annotations: {told.summary()}")
     vocabulary = vocabulary or Vocabulary.build(told.sentences(), least)
     dataset = SegmentDataset(told, open_source(training, told, config), vocabulary, config)
@@ -115,24 +117,23 @@ def _training_data(
     return dataset, vocabulary
 
 
-def _validation_data(config: Config, validation: DataFiles | ClipFiles) -> tuple[Annotations, FeatureSource]:
+def _validation_data(
+    config: Config, validation: DataFiles | ClipFiles, report: Report
+) -> tuple[Annotations, FeatureSource]:
     """What was written, or a fixed set of timelines, the same for every seed of the run."""
     if isinstance(validation, ClipFiles):
         composed = ComposedFeatures(validation.generator(seed=0), VALIDATION_TIMELINES)
         return composed.annotations(VALIDATION_ANNOTATORS), composed
-    judged = _told(validation)
+    judged = _told(validation, report)
     return judged, open_source(validation, judged, config)
 
 
-def _told(files: DataFiles) -> Annotations:
-    """The annotations of a split; it must be one that they, or the folders of the features, tell from others."""
+def _told(files: DataFiles, report: Report) -> Annotations:
+    """The annotations of a split, if they or the folders of the features tell it from others; else all, and a line."""
     told = read_annotations(files.annotations, split=files.split)
     if files.split is not None and not told.with_subsets and not _has_folder(files.features, files.split):
         where = ", ".join(map(str, files.annotations))
-        raise InputError(
-            f'{where}: no split {files.split!r} here, for no video has a "subset" and {files.features} no folder of'
-            " that name; leave the split away or give it a file of its own (--annotations, --validation)"
-        )
+        report(f'{where}: no video has a "subset", so all are taken for the split {files.split!r}')
     return told
 
 
