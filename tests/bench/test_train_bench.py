@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from densevid.bench.train import VOCABULARY, flop_per_sample, generated_batch, utilisation
+from densevid.bench.peaks import share_of_peak
+from densevid.bench.train import VOCABULARY, flop_per_sample, generated_batch
 from densevid.bench.train_feeding import Fed, measure_feeding, print_feeding
 from densevid.config import Config, load_config
 from densevid.model.masked_transformer import MaskedTransformer
@@ -46,5 +47,5 @@ def test_every_way_of_feeding_learns(small: Config, capsys: pytest.CaptureFixtur
 
 def test_arithmetic() -> None:
     assert flop_per_sample(load_config("activitynet")) == pytest.approx(173e9, rel=0.01), "about 170 GFLOP a sample"
-    assert utilisation(275.0, "NVIDIA H200") == pytest.approx(0.278, abs=1e-3)
-    assert utilisation(275.0, "another") is None and utilisation(None, "NVIDIA H200") is None
+    assert share_of_peak(275.0, "NVIDIA H200") == pytest.approx(0.278, abs=1e-3)
+    assert share_of_peak(275.0, "another") is None

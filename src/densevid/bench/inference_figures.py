@@ -8,12 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from densevid.bench.peaks import share_of_peak
 from densevid.bench.plain_captioner import PlainEvents
 from densevid.config import Config
 from densevid.inference.captioned_video import CaptionedVideo
 from densevid.tracks import FeatureTrack
-
-PEAK_TERAFLOPS = {"H100": 989.0, "H200": 989.0, "A100": 312.0}  # bfloat16, dense
 
 
 @dataclass(frozen=True)
@@ -87,14 +86,10 @@ def row(figure: Figure) -> str:
     """One line of the table."""
     line = f"{figure.name:32} {figure.milliseconds:10.2f} ms a video  {figure.captions_per_second:9.0f} captions/s"
     line += f"  {figure.teraflops:7.3g} dense TFLOP/s"
-    if torch.cuda.is_available() and (peak := _peak(torch.cuda.get_device_name())):
-        line += f" ({figure.teraflops / peak:4.0%} of bfloat16's peak)"
+    if torch.cuda.is_available() and (share := share_of_peak(figure.teraflops, torch.cuda.get_device_name())):
+        line += f" ({share:4.0%} of bfloat16's peak)"
     if figure.times_plain is not None:
         line += f"  {figure.times_plain:7.1f} x plain"
     if figure.same_sentences is not None and figure.same_intervals is not None:
         line += f"  same: {figure.same_intervals:.1%} intervals to a step, {figure.same_sentences:.1%} sentences"
     return line
-
-
-def _peak(name: str) -> float | None:
-    return next((peak for chip, peak in PEAK_TERAFLOPS.items() if chip in name), None)

@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 
 from densevid.artifacts import provenance, write_json
+from densevid.bench.peaks import share_of_peak
 from densevid.config import Config, load_config
 from densevid.data.batches import Batch
 from densevid.errors import InputError
@@ -20,7 +21,6 @@ from densevid.training.schedule import optimizer_for
 from densevid.training.step import total_loss
 
 VOCABULARY = 4000
-PEAK_TERAFLOPS = {"H100": 989.0, "H200": 989.0, "A100": 312.0}  # dense bfloat16, as published
 
 
 @dataclass(frozen=True)
@@ -125,17 +125,11 @@ def measure(variant: Variant, config: Config, batch_size: int, steps: int, *, pr
         milliseconds,
         size * variant.segments / milliseconds * 1e3,
         work,
-        utilisation(work, torch.cuda.get_device_name()) if variant.bfloat16 else None,
+        share_of_peak(work, torch.cuda.get_device_name()) if work is not None and variant.bfloat16 else None,
         torch.cuda.max_memory_allocated() / 2**30,
     )
     torch.cuda.empty_cache()
     return figure
-
-
-def utilisation(teraflops: float | None, device: str) -> float | None:
-    """The part of the published bfloat16 peak of a GPU by its name."""
-    peak = next((peak for name, peak in PEAK_TERAFLOPS.items() if name in device), None)
-    return None if peak is None or teraflops is None else teraflops / peak
 
 
 def compile_parts(model: MaskedTransformer) -> None:
