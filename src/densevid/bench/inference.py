@@ -17,6 +17,7 @@ from densevid.bench.inference_subject import Asked, subject
 from densevid.bench.plain_captioner import PlainCaptioner, PlainEvents
 from densevid.checkpoint import LoadedModel
 from densevid.inference.captioner import Captioner, Precision
+from densevid.inference.devices import model_of
 from densevid.inference.event_speaker import SpeakerLimits
 from densevid.inference.fused import KERNELS, Attention, Kernel
 from densevid.inference.selection import Choose, Selection, best
@@ -58,10 +59,11 @@ def print_figures(
         config = loaded.config
         longest = max(min(len(track), config.model.window) for track in tracks)
         print(f"{len(tracks)} videos of up to {longest} steps, {config.model.mask} mask, floor {one.floor:g}, ", end="")
-        print(f"on {device_name(run.device)}, {torch.get_num_threads()} CPU threads", flush=True)
+        host = f", {torch.get_num_threads()} CPU threads" if run.device.type != "cpu" else ""
+        print(f"on {model_of(run.device)}{host}", flush=True)
         figures += measure(loaded, tracks, run)
     if json:
-        settings = {"device": device_name(run.device), "torch": torch.__version__, "asked": list(map(asdict, asked))}
+        settings = {"device": model_of(run.device), "torch": torch.__version__, "asked": list(map(asdict, asked))}
         block = provenance(config_hash=config.hash)
         write_json(json, {**settings, "figures": [asdict(figure) for figure in figures], "provenance": block})
 
@@ -163,8 +165,3 @@ class profiled:
             self.profiler.__exit__(*error)
             by = "self_cuda_time_total" if torch.cuda.is_available() else "self_cpu_time_total"
             print(self.profiler.key_averages().table(sort_by=by, row_limit=30, max_name_column_width=70))
-
-
-def device_name(device: torch.device) -> str:
-    """What to call it in a table."""
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else str(device)

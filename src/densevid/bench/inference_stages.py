@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from densevid.bench.inference import Run, device_name, opened, timed, warm_up, ways
+from densevid.bench.inference import Run, opened, timed, warm_up, ways
 from densevid.bench.inference_parts import part_lines
 from densevid.checkpoint import LoadedModel
 from densevid.inference.captioner import Captioner, Precision
+from densevid.inference.devices import model_of
 from densevid.inference.fused import KERNELS, Attention, Kernel
 from densevid.inference.selection import Choose
 from densevid.inference.stages import StageClock, Stages
@@ -39,7 +40,7 @@ def print_stages(loaded: LoadedModel, tracks: Sequence[FeatureTrack], run: Run) 
             shown = tracks if at_once != 1 else tracks[: run.single_videos]
             lines += stage_lines(f"{name}, {'replayed' if replays else 'launched'}", captioner, shown, choose)
         lines += [f"  CAPTURING FAILED: {kind}, see the warning above" for kind in captioner.speaker.graphs.failed]
-    print(f"{usual(run)} on {device_name(run.device)}, milliseconds a video: host, device, stage")
+    print(f"{usual(run)} on {model_of(run.device)}, milliseconds a video: host, device, stage")
     print("\n".join(lines))
     print("\n".join(part_lines(loaded, run.device)) if run.device.type == "cuda" else "", flush=True)
 

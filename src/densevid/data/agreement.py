@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from densevid.data.caption_text import tokenize
+from densevid.data.caption_text import grams, tokenize
 from densevid.data.clip_collection import Clip
 
 ORDERS = 4
@@ -33,7 +33,8 @@ class Agreement:
     def of(cls, clips: Sequence[Clip]) -> Agreement:
         """Compare the sentences of each clip with one another."""
         told = [[tokenize(sentence) for sentence in clip.captions] for clip in clips]
-        frequency = Counter(gram for sentences in told for gram in {g for words in sentences for g in _grams(words)})
+        inside = ({gram for words in sentences for gram in _all_grams(words)} for sentences in told)
+        frequency = Counter(gram for found in inside for gram in found)
         rarity = {gram: float(np.log(len(clips) / count)) for gram, count in frequency.items()}
         deviations = defaultdict(list)
         for clip, sentences in zip(clips, told, strict=True):
@@ -54,7 +55,7 @@ def _deviations(sentences: Sequence[Sequence[str]], rarity: dict[Gram, float]) -
         return np.zeros(len(sentences))
     common_S = np.zeros(len(sentences))
     for order in range(1, ORDERS + 1):
-        counts = [Counter(_grams_of(words, order)) for words in sentences]
+        counts = [Counter(grams(words, order)) for words in sentences]
         place = {gram: number for number, gram in enumerate({gram for count in counts for gram in count})}
         weight_SG = np.zeros((len(sentences), len(place)))
         for weight_G, count in zip(weight_SG, counts, strict=True):
@@ -66,9 +67,5 @@ def _deviations(sentences: Sequence[Sequence[str]], rarity: dict[Gram, float]) -
     return np.asarray((common_S - common_S.mean()) / spread) if spread > 0 else np.zeros(len(sentences))
 
 
-def _grams(words: Sequence[str]) -> list[Gram]:
-    return [gram for order in range(1, ORDERS + 1) for gram in _grams_of(words, order)]
-
-
-def _grams_of(words: Sequence[str], order: int) -> list[Gram]:
-    return [tuple(words[start : start + order]) for start in range(len(words) - order + 1)]
+def _all_grams(words: Sequence[str]) -> list[Gram]:
+    return [gram for order in range(1, ORDERS + 1) for gram in grams(words, order)]

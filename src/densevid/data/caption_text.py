@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 CLITICS = ("n't", "'s", "'m", "'d", "'re", "'ve", "'ll")
 
@@ -31,6 +31,11 @@ def tokenize(sentence: str) -> list[str]:
     text = unicodedata.normalize("NFKC", sentence.translate(_APOSTROPHES)).lower().translate(_SEPARATORS)
     words = [word for word in _WORD.findall(text) if any(map(str.isalnum, word))]
     return [token for word in words for token in _without_clitics(word)]
+
+
+def grams(words: Sequence[str], order: int) -> list[tuple[str, ...]]:
+    """All runs of `order` words, as often as they occur."""
+    return [tuple(words[start : start + order]) for start in range(len(words) - order + 1)]
 
 
 def detokenize(tokens: Iterable[str]) -> str:

@@ -1,22 +1,19 @@
-"""Hashes of what a dataset teaches, by which a run that goes on knows its data again: cheap, whatever features weigh.
+"""Hashes of what a dataset teaches, by which a run that goes on knows its data again.
 
-Features enter by their recipe, streams and lengths; those of clips, which have no recipe of their own, by some rows.
+Features enter by their recipe, streams and lengths, whatever they weigh; those of clips, which are read whole, as they
+are.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 
-import numpy as np
 from torch import Tensor
 
 from densevid.artifacts import hash_of
 from densevid.data.feature_source import FeatureSource
 from densevid.data.timelines import TimelineGenerator
 from densevid.events import Event
-
-CLIPS_READ = 64
 
 
 def hash_of_segments(told: Sequence[Event], segments_N2: Tensor, source: FeatureSource) -> str:
@@ -32,18 +29,15 @@ def hash_of_segments(told: Sequence[Event], segments_N2: Tensor, source: Feature
 
 
 def hash_of_clips(generator: TimelineGenerator) -> str:
-    """Of all that is said of the clips of the generator's split, and of the first step of some of them."""
+    """Of all that is said of the clips of the generator's split, and of the collection's features."""
     collection = generator.collection
-    clips, features_RF = collection.split(generator.split), collection.features
-    assert features_RF is not None
-    some = clips[:: -(-len(clips) // CLIPS_READ)]
-    rows_CF = np.ascontiguousarray(features_RF[[clip.first_row for clip in some]])
+    clips = collection.split(generator.split)
     return hash_of(
         {
             "clips": [(clip.name, clip.source, clip.seconds, clip.captions, clip.rows) for clip in clips],
             "seconds_per_step": generator.tick,
             "streams": collection.streams,
             "recipe": collection.recipe.id,
-            "features": [str(rows_CF.dtype), hashlib.sha256(rows_CF.tobytes()).hexdigest()],
+            "features": collection.fingerprint,
         }
     )

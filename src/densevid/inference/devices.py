@@ -1,4 +1,4 @@
-"""Devices by name: those that this machine has, or one line that says what is wrong with the name."""
+"""Devices by name: those that this machine has, or one line that says what is wrong with the name; and their models."""
 
 from __future__ import annotations
 
@@ -26,3 +26,11 @@ def usable_device(name: str | None, kinds: Sequence[str] = CAPTIONING) -> torch.
     if (device.index or 0) >= counts[device.type]:
         raise InputError(f"--device {name}: this machine has no usable {device.type.upper()} device of that number")
     return device
+
+
+def model_of(device: torch.device) -> str:
+    """What people call it, for times are those of a machine: the model of a GPU; of a CPU how many threads compute."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    threads = torch.get_num_threads()
+    return f"{threads} CPU thread" + "s" * (threads != 1) if device.type == "cpu" else str(device)

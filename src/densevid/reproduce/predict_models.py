@@ -22,12 +22,12 @@ from densevid.data.annotations import read_annotations
 from densevid.data.feature_layouts import open_features
 from densevid.errors import InputError, one_line
 from densevid.events import Event, read_events, write_events
+from densevid.inference.devices import model_of
 from densevid.inference.fit_calibration import fit_calibration
 from densevid.inference.predict import OpenedJob, PredictionJob, open_job
 from densevid.inference.storyteller import Storyteller
 from densevid.intervals import temporal_iou
 from densevid.reproduce.baselines import write_baselines
-from densevid.reproduce.device_names import name_of
 from densevid.reproduce.fact_files import NUMBER, known_facts, made_of, read_facts
 from densevid.reproduce.model_runs import ModelRun, Runs
 from densevid.reproduce.prepared_data import EventSet, PreparedData
@@ -129,7 +129,7 @@ class Predictor:
         if told.failures:
             raise InputError(next(iter(told.failures.values())))
         device = opened.captioner.device
-        facts = {"seconds": seconds, "videos": len(told.events), "device": str(device), "device_name": name_of(device)}
+        facts = {"seconds": seconds, "videos": len(told.events), "device": str(device), "device_name": model_of(device)}
         block = provenance(config_hash=told.config.hash, inputs=model_files(run.model), model=run.hash, **facts)
         write_events(path, told.events, provenance=block)
 

@@ -5,8 +5,6 @@ The sets are written under OUT/data, the same by every sitting and on every mach
 
 from __future__ import annotations
 
-import hashlib
-import json
 from functools import cached_property
 from pathlib import Path
 
@@ -20,12 +18,11 @@ from densevid.data.timelines import TimelineGenerator
 from densevid.errors import InputError
 from densevid.reproduce.definitions import Row
 from densevid.reproduce.fact_files import read_facts
-from densevid.reproduce.prepared_data import EventSet, Files, PreparedData, digest_of, evenly, narrowed
+from densevid.reproduce.prepared_data import EventSet, Files, PreparedData, digest_of, narrowed
 from densevid.tracks import Streams
 from densevid.training.prepare import ClipFiles, DataFiles
 
 ANNOTATORS = 5
-SAMPLED_ROWS = 256
 
 
 class TimelineData(PreparedData):
@@ -58,14 +55,9 @@ class TimelineData(PreparedData):
 
     @cached_property
     def fingerprints(self) -> dict[str, dict[str, str]]:
-        """The clips' descriptions; how their features were made, the size of each, and a few rows."""
-        collection, rows_RF = self.collection, self.collection.features
-        assert rows_RF is not None
-        sizes = [(clip.name, clip.first_row, clip.rows) for clip in collection.clips]
-        facts = [collection.recipe.id, collection.streams, str(rows_RF.dtype), rows_RF.shape, sizes]
-        digest = hashlib.sha256(json.dumps(facts).encode())
-        digest.update(rows_RF[evenly(range(len(rows_RF)), SAMPLED_ROWS)].tobytes())
-        return {"files": {"clips.json": self.digest}, "features": {"clips": f"sampled-sha256:{digest.hexdigest()}"}}
+        """The clips' descriptions; how their features were made, and the features themselves."""
+        features = {"recipe": self.collection.recipe.id, "clips": self.collection.fingerprint}
+        return {"files": {"clips.json": self.digest}, "features": features}
 
     def training(self, row: Row) -> Files:
         """Timelines without end, or a fixed set of them."""

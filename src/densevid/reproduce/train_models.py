@@ -17,9 +17,9 @@ from statistics import median
 
 from densevid.artifacts import provenance, write_json
 from densevid.errors import InputError, one_line
+from densevid.inference.devices import model_of
 from densevid.progress import duration
 from densevid.reproduce.caption_gradient import write_gradient
-from densevid.reproduce.device_names import name_of
 from densevid.reproduce.model_runs import TRAINED, ModelRun
 from densevid.reproduce.prepared_data import Files, PreparedData
 from densevid.reproduce.run_processes import finished
@@ -155,7 +155,7 @@ def training_facts(training: Training) -> dict[str, object]:
         "steps": max((int(row["step"]) for row in rows), default=0),
         "samples_per_second": median(rates) if rates else None,
         "parallel": training.machine.parallel,
-        "device": name_of(pick_device(training.machine.device)),
+        "device": model_of(pick_device(training.machine.device)),
         "provenance": provenance(config_hash=run.config.hash, model=run.hash),
     }
 

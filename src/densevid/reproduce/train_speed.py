@@ -14,8 +14,8 @@ from itertools import cycle, islice
 from densevid.artifacts import provenance, write_json
 from densevid.checkpoint import load_model
 from densevid.data.batches import Batch
+from densevid.inference.devices import model_of
 from densevid.reproduce.caption_gradient import few_batches
-from densevid.reproduce.device_names import name_of
 from densevid.reproduce.model_runs import ModelRun
 from densevid.reproduce.prepared_data import Files
 from densevid.training.learner import Learner
@@ -41,7 +41,7 @@ def write_speed(run: ModelRun, files: Files, device_name: str | None, *, steps: 
     seconds = time.perf_counter() - begun
     times = {"steps": steps, "videos_per_second": videos / seconds, "seconds_per_step": seconds / steps}
     about = provenance(config_hash=run.config.hash, model=run.hash, device=str(device))
-    write_json(run.speed, {**times, "device_name": name_of(device), "provenance": about})
+    write_json(run.speed, {**times, "device_name": model_of(device), "provenance": about})
     return videos / seconds
 
 

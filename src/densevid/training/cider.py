@@ -16,6 +16,8 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from densevid.data.caption_text import grams
+
 Words = tuple[str, ...]
 ORDERS = 4
 SIGMA = 6.0
@@ -60,7 +62,7 @@ class Cider:
 
 def _grams(words: Words) -> list[Words]:
     """All n-grams of order 1 to 4."""
-    return [words[start : start + order] for order in range(1, ORDERS + 1) for start in range(len(words) - order + 1)]
+    return [gram for order in range(1, ORDERS + 1) for gram in grams(words, order)]
 
 
 def _similarity(said: _Weighted, told: _Weighted) -> float:

@@ -17,7 +17,7 @@ from densevid.data.loading import Loader, Plan, Share
 from densevid.data.timeline_samples import TimelineLoader, TimelineSamples
 from densevid.data.vocabulary import Vocabulary
 from densevid.errors import InputError
-from densevid.inference.devices import LEARNING, usable_device
+from densevid.inference.devices import LEARNING, model_of, usable_device
 from densevid.training.learner import Learner
 from densevid.training.prepare import ClipFiles, DataFiles, Prepared, Report, initial_model, prepare
 from densevid.training.ranks import Ranks, joined, local_rank, wait_for_all
@@ -145,8 +145,6 @@ def memory_suffices(device: torch.device, settings: TrainingConfig) -> Iterator[
 
 
 def _device_text(device: torch.device, ranks: Ranks, config: Config) -> str:
-    threads = torch.get_num_threads()
-    on_cpu = f"{threads} CPU thread" + "s" * (threads != 1)
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else on_cpu
+    name = model_of(device)
     precision = config.training.precision if device.type == "cuda" else "float32"
     return f"{ranks.count} x {name}, {precision}" if ranks.count > 1 else f"{name}, {precision}"
