@@ -200,10 +200,12 @@ class InferenceConfig:
     `min_proposals` and `max_proposals` count after suppression; `min_before_suppression` is how many of the best
     anchors enter suppression even below the threshold (paper 0, release 200). Words are chosen greedily (`beam = 1`) or
     by beam search, where `length_penalty` is the power of the length that a sentence's log-probability is divided by,
-    and `no_repeat` the number of words in a row that no sentence says twice (0: no such rule). Steps whose event mask
-    is at most `mask_floor` count as zeros and are not encoded: 0 leaves every number as it is. With `border_reach` each
-    border of a proposal moves to the strongest change of the features within about this share of its length, and with
-    `border_weight` scores are multiplied by this power of how strong the changes at both borders are.
+    and `no_repeat` the number of words in a row that no sentence says twice (0: no such rule). With `agreement` the
+    sentence of the beam that is most like all of them is said, each counted by this power of its probability, and
+    `length_penalty` has no part in it (0: the likeliest is said). Steps whose event mask is at most `mask_floor` count
+    as zeros and are not encoded: 0 leaves every number as it is. With `border_reach` each border of a proposal moves to
+    the strongest change of the features within about this share of its length, and with `border_weight` scores are
+    multiplied by this power of how strong the changes at both borders are.
 
     A summary has at most `summary_events` events per window of the video, each more probably right than
     `summary_confidence`; two share at most `summary_overlap` of their mean length. Of a video longer than the model's
@@ -219,6 +221,7 @@ class InferenceConfig:
     beam: int = 1
     length_penalty: float = 0.0
     no_repeat: int = 0
+    agreement: float = 0.0
     mask_floor: float = 0.0
     border_reach: float = 0.0
     border_weight: float = 0.0
@@ -232,12 +235,14 @@ class InferenceConfig:
         borders = ("border_reach", "border_weight")
         for name in ("score_threshold", "suppression_iou", "mask_floor", "summary_confidence", *borders):
             _require(0 <= getattr(self, name) <= 1, f"inference.{name}", getattr(self, name), "must be in [0, 1]")
-        for name in ("min_before_suppression", "min_proposals", "length_penalty", "no_repeat"):
+        for name in ("min_before_suppression", "min_proposals", "length_penalty", "no_repeat", "agreement"):
             _require(getattr(self, name) >= 0, f"inference.{name}", getattr(self, name), "must not be negative")
         for name in ("max_proposals", "max_words", "beam", "summary_events"):
             _require(getattr(self, name) >= 1, f"inference.{name}", getattr(self, name), "must be at least 1")
         overlap = self.summary_overlap
         _require(0 <= overlap < 1, "inference.summary_overlap", overlap, "must be at least 0 and below 1")
+        reason = "chooses among the sentences of a beam: needs inference.beam of 2 or more"
+        _require(not self.agreement or self.beam > 1, "inference.agreement", self.agreement, reason)
         reason = f"exceeds inference.max_proposals = {self.max_proposals}"
         _require(self.min_proposals <= self.max_proposals, "inference.min_proposals", self.min_proposals, reason)
 

@@ -11,6 +11,7 @@ from densevid.config import Config, InferenceConfig
 from densevid.data.vocabulary import EOS, INIT, PAD
 from densevid.inference.decoding import beam_search, greedy, sentences
 from densevid.model.masked_transformer import EncodedVideo, MaskedTransformer
+from densevid.training.word_matches import WordMatches
 
 WORDS, EVENTS = 7, 3
 
@@ -43,6 +44,22 @@ def log_probability(model: MaskedTransformer, video: EncodedVideo, event: int, w
 def every_sentence(longest: int) -> list[list[int]]:
     ended = [[*words, EOS] for size in range(longest) for words in itertools.product(range(4, WORDS), repeat=size)]
     return ended + [list(words) for words in itertools.product(range(4, WORDS), repeat=longest)]
+
+
+@torch.inference_mode()
+def test_agreement_says_what_is_most_like_all_sentences(model: MaskedTransformer, video: EncodedVideo) -> None:
+    """The beam holds every sentence there is, so the choice can be made by counting words."""
+    config = InferenceConfig(beam=60, max_words=3, agreement=0.7)
+    found = beam_search(model, model.begin_caption(video, torch.ones(EVENTS, 8)), EVENTS, config).words_PL
+    candidates = every_sentence(3)
+    texts = [tuple(str(word) for word in words if word != EOS) for words in candidates]
+    matches = WordMatches([[text] for text in texts])
+    like = torch.tensor([[matches.score(one, other) for other in range(len(texts))] for one in texts])
+    for event, words in enumerate(found.tolist()):
+        logs = torch.tensor([log_probability(model, video, event, sentence) for sentence in candidates])
+        value = like.double() @ (0.7 * logs).softmax(dim=0).double()
+        said = [word for word in words if word != PAD]
+        assert float(value[candidates.index(said)]) == pytest.approx(float(value.max()), abs=1e-5)
 
 
 @torch.inference_mode()

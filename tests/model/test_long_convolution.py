@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,25 @@ def paper_grid() -> AnchorGrid:
     return MaskedTransformer.anchor_grid(load_config("activitynet").model)
 
 
+def passed_through(
+    heads: torch.nn.ModuleList, memory: Tensor, outputs: Callable[[Tensor], Sequence[Tensor]]
+) -> dict[str, Tensor]:
+    """Everything that is to be equal, by name: outputs, gradients and running statistics."""
+    memory = memory.detach().clone().requires_grad_()
+    told = outputs(memory)
+    torch.manual_seed(1)
+    pulled = [torch.randn(one.shape) * (torch.rand(one[:, :1].shape) < 0.3) for one in told]
+    torch.autograd.backward(list(told), [gradient.to(one) for gradient, one in zip(pulled, told, strict=True)])
+    assert memory.grad is not None
+    gradients = {f"gradient of {name}": value.grad for name, value in heads.named_parameters()}
+    return {
+        **{f"output {number}": one.detach() for number, one in enumerate(told)},
+        "gradient of memory": memory.grad,
+        **{name: gradient for name, gradient in gradients.items() if gradient is not None},
+        **{f"statistic {name}": value for name, value in heads.named_buffers()},
+    }
+
+
 def compare(
     dtype: torch.dtype,
     device: str,
@@ -48,31 +68,28 @@ def compare(
     steps: int = 40,
     batch: int = 3,
     grid: AnchorGrid = SMALL_GRID,
+    as_plain: float = 0.0,
 ) -> None:
-    """The fast heads on `device`, fed in `dtype`, against the plain modules in double precision (on a GPU if there)."""
-    fast = heads_of(grid, width).to(device, dtype if dtype != torch.bfloat16 else torch.float32)
-    plain = copy.deepcopy(fast).to(device if width > 500 else "cpu").double()
-    memory = torch.randn(batch, steps, width).to(dtype) * 2 + 1
-    ours = memory.to(device, copy=True).requires_grad_()
-    theirs = memory.to(next(plain.parameters()).device, torch.float64).requires_grad_()
-    want = [head(theirs.transpose(1, 2)) for head in plain]
-    got = fast_heads(ours, list(fast), grid)
-    torch.manual_seed(1)
-    gradients = [torch.randn_like(output) * (torch.rand_like(output[:, :1]) < 0.3) for output in want]
-    torch.autograd.backward(want, gradients)
-    torch.autograd.backward(got, [gradient.to(output) for gradient, output in zip(gradients, got, strict=True)])
+    """The fast heads on `device`, fed in `dtype`, against the plain modules in double precision.
 
-    for ours_out, theirs_out in zip(got, want, strict=True):
-        assert relative(ours_out, theirs_out) < tolerance
-    assert relative(ours.grad, theirs.grad) < 10 * tolerance
-    for (name, mine), (_, his) in zip(fast.named_parameters(), plain.named_parameters(), strict=True):
-        scale = float(his.grad.norm())
-        if scale > 1e-3:  # a shift that the next norm takes away has no gradient but rounding
-            assert relative(mine.grad, his.grad) < 20 * tolerance, name
-        else:
-            assert mine.grad is None or float(mine.grad.norm()) < 1e-2, name
-    for (name, mine), (_, his) in zip(fast.named_buffers(), plain.named_buffers(), strict=True):
-        assert relative(mine, his) < 10 * tolerance, name
+    Where thousands of rectifiers stand, rounding turns some of them over in any implementation: `as_plain` also lets
+    the fast heads be so many times as far off as the plain modules are in the same precision.
+    """
+    fast = heads_of(grid, width).to(device, dtype if dtype != torch.bfloat16 else torch.float32)
+    same, double = copy.deepcopy(fast), copy.deepcopy(fast).double()
+    memory = (torch.randn(batch, steps, width).to(dtype) * 2 + 1).to(device)
+    got = passed_through(fast, memory, lambda rows: fast_heads(rows, list(fast), grid))
+    want = passed_through(double, memory.double(), lambda rows: [head(rows.transpose(1, 2)) for head in double])
+    with torch.autocast(device, torch.bfloat16, enabled=dtype == torch.bfloat16):
+        usual = passed_through(same, memory, lambda rows: [head(rows.transpose(1, 2)) for head in same])
+
+    for name, exact in want.items():
+        factor = 1 if name.startswith("output") else 20 if name.startswith("gradient") else 10
+        if "gradient" in name and float(exact.norm()) < 1e-3:  # a shift that the next norm takes away: rounding alone
+            assert name not in got or float(got[name].norm()) < 1e-2, name
+            continue
+        off, usually_off = relative(got[name], exact), relative(usual[name], exact)
+        assert off < max(factor * tolerance, as_plain * usually_off), f"{name}: {off:.2g}, plain {usually_off:.2g}"
 
 
 def test_equal_in_double_precision() -> None:
@@ -135,4 +152,4 @@ def test_two_ranks_on_a_gpu(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 3e-4), (torch.bfloat16, 2e-2)])
 def test_the_papers_heads_are_equal_on_a_gpu(dtype: torch.dtype, tolerance: float) -> None:
     """What is timed: the paper's 18 kernels, 1024 wide, 480 steps."""
-    compare(dtype, "cuda", tolerance, width=1024, steps=480, batch=3, grid=paper_grid())
+    compare(dtype, "cuda", tolerance, width=1024, steps=480, batch=3, grid=paper_grid(), as_plain=1.5)

@@ -14,6 +14,7 @@ from torch import Tensor
 from densevid.config import InferenceConfig
 from densevid.data.vocabulary import EOS, INIT, PAD
 from densevid.inference.fused import has_triton
+from densevid.inference.likeness import expected_likeness
 
 NEVER_SAID = INIT + 1  # <unk>, <pad>, <init>
 WORDS_BETWEEN_LOOKS = 5
@@ -123,7 +124,8 @@ def likeliest_by_kernel(logits_PV: Tensor, never_said: int = 0) -> tuple[Tensor,
 
 
 def beam_search(speaker: Speaker, state: State, events: int, config: InferenceConfig) -> Sentences:
-    """The sentence with the highest log-probability / length^`length_penalty` among the `beam` best.
+    """Of the `beam` best the sentence with the highest log-probability / length^`length_penalty`, or, with `agreement`,
+    the one most like the others.
 
     A finished sentence stays in the beam at its score; every event keeps its own `beam` candidates.
     """
@@ -146,7 +148,11 @@ def beam_search(speaker: Speaker, state: State, events: int, config: InferenceCo
         state.select((first_P1 + parent_PK).flatten())
     words_PKL = words_PKL[..., 1:]
     length_PK = _lengths(words_PKL)
-    row_P, best_P = first_P1[:, 0] // beam, (score_PK / length_PK**config.length_penalty).argmax(dim=1)
+    if config.agreement:
+        value_PK = expected_likeness(words_PKL, score_PK, config.agreement)
+    else:
+        value_PK = score_PK / length_PK**config.length_penalty
+    row_P, best_P = first_P1[:, 0] // beam, value_PK.argmax(dim=1)
     return Sentences(words_PKL[row_P, best_P], (score_PK / length_PK)[row_P, best_P])
 
 

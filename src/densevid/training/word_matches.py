@@ -15,9 +15,8 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from densevid.inference.likeness import ALPHA, BETA, GAMMA
 from densevid.training.cider import Words
-
-ALPHA, BETA, GAMMA = 0.85, 0.2, 0.6  # METEOR 1.5, English
 
 
 class WordMatches:
