@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from itertools import count
 from pathlib import Path
 
@@ -110,6 +112,15 @@ def run_all(folder: Path) -> Path:
 
 def step(name: str, **given: object) -> None:
     assert main([name, *(word for key, value in given.items() for word in (f"--{key}", str(value)))]) == 0
+
+
+def test_training_needs_no_library_of_video() -> None:
+    """`train` runs on a machine with a GPU, torch, numpy and safetensors."""
+    code = (
+        "import sys; sys.modules.update(av=None, rich=None); from densevid.reproduce.bundled_model import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code, "train", "--help"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and "--workers" in done.stdout, done.stderr
 
 
 def test_the_preset_fits_into_the_package() -> None:

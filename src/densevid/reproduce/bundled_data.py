@@ -23,14 +23,11 @@ from densevid.video.reduction import FILE as REDUCTION
 
 TRAINING = "train"
 SEED = 1  # of what is learnt from; what is asked about is drawn with others
-EACH = 20  # quiet videos of a kind
-STILLS, STILLS_SEED, STILL_SECONDS = 200, 2, 4.0  # more photographs, each for less long: they differ as black does not
+STILLS_SEED, STILL_SECONDS = 2, 4.0  # of more photographs, each for less long: they differ as black does not
 Report = Callable[[str], None]
 
 
-def write_bundled_data(
-    clips: Path, store: Path, folder: Path, each: int = EACH, stills: int = STILLS, say: Report = print
-) -> None:
+def write_bundled_data(clips: Path, store: Path, folder: Path, each: int, stills: int, say: Report = print) -> None:
     """Make the folder, or what is missing of it; `clips` has clips/*.mp4, `store` their reduced features."""
     content = read_json(clips / "clips.json")
     collection = ClipCollection.read(clips, pixels=True)

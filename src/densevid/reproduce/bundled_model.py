@@ -45,10 +45,8 @@ from densevid.events import Event
 from densevid.inference.captioner import Captioner
 from densevid.inference.fit_calibration import fit_calibration
 from densevid.reproduce.bundled_card import write_card
-from densevid.reproduce.bundled_data import EACH, STILLS, extract_alike, write_bundled_data
 from densevid.reproduce.bundled_scores import Learnt, Subject, clip_scores, timeline_scores
 from densevid.reproduce.bundled_training import PRESET, train_bundled
-from densevid.reproduce.bundled_trials import caption_quiet_videos, caption_videos
 from densevid.tracks import FeatureTrack
 
 FITTED, CHOSEN = "train-fit", "train-dev"
@@ -59,16 +57,21 @@ JUDGED = {  # what scores are of, and what was learnt from
 }
 MOST_BYTES = 16_000_000  # of a file in the package
 ANNOTATORS = 5
+EACH, STILLS = 20, 200  # quiet videos of a kind that are learnt from, and photographs beside them
 CALIBRATED_ON, QUIET_CALIBRATED_ON = 100, 40  # composed timelines beside those of real files
 
 
 def make_data(args: argparse.Namespace) -> None:
     """The folder that is trained from."""
+    from densevid.reproduce.bundled_data import write_bundled_data  # reads files of video; training needs no av
+
     write_bundled_data(args.clips, args.features, args.out, args.each, args.stills)
 
 
 def make_pixels(args: argparse.Namespace) -> None:
     """Timelines as real video files, and their features."""
+    from densevid.reproduce.bundled_data import extract_alike
+
     generator = TimelineGenerator(ClipCollection.read(args.clips, pixels=True), args.split, seed=0)
     write_timelines(generator, args.count, args.out, ANNOTATORS, lambda video: print(video, flush=True))
     extract_alike([args.out / "videos"], args.out / "features", FeatureStore.open(args.features))
@@ -113,6 +116,8 @@ def _held_out(data: Path, timelines: Path) -> tuple[dict[str, FeatureTrack], dic
 
 def score(args: argparse.Namespace) -> None:
     """Measure, and write SCORES/dev.json, SCORES/val.json or SCORES/fold0.json."""
+    from densevid.reproduce.bundled_trials import caption_quiet_videos, caption_videos
+
     target, (split, fitted) = args.out / f"{args.on}.json", JUDGED[args.on]
     if args.on == "val" and target.exists():
         raise InputError(f"{target}: val is scored once; choices are made with --on dev")
