@@ -97,7 +97,7 @@ def clip_scores(subject: Subject, learnt: Learnt, collection: ClipCollection, sp
     source = ClipFeatures(collection, split)
     spans = {clip.name: (0.0, source.extent(clip.name).duration or clip.seconds) for clip in collection.split(split)}
     spans = {video: span for video, span in spans.items() if video in _said(collection)}
-    references = _clip_references(collection, spans)
+    references = clip_references(collection, spans)
     whole = {video: [Event(*span, learnt.frequent)] for video, span in spans.items()}
     rows = {
         "model": subject.clips(source, spans),
@@ -105,7 +105,7 @@ def clip_scores(subject: Subject, learnt: Learnt, collection: ClipCollection, sp
         "nearest training clip": described(whole, source, learnt.neighbour),
         "most frequent sentence": whole,
     }
-    return {name: _segment_scores(told, references) for name, told in rows.items()}
+    return {name: segment_scores(told, references) for name, told in rows.items()}
 
 
 def timeline_scores(subject: Subject, learnt: Learnt, folder: Path) -> tuple[Table, dict[str, Any]]:
@@ -155,7 +155,8 @@ def _timeline_row(
     }
 
 
-def _segment_scores(told: Told, references: References) -> dict[str, float]:
+def segment_scores(told: Told, references: References) -> dict[str, float]:
+    """One sentence for each given span against all that was said of it, in percent."""
     result = evaluate(_submission(told), references, metrics=("segments",))
     assert result.segments is not None
     micro = result.segments.micro()
@@ -168,7 +169,7 @@ def _said(collection: ClipCollection) -> dict[str, list[str]]:
     return {video: [" ".join(text.split()) for text in entry["captions"]] for video, entry in content.items()}
 
 
-def _clip_references(collection: ClipCollection, spans: Mapping[str, tuple[float, float]]) -> list[dict[str, Any]]:
+def clip_references(collection: ClipCollection, spans: Mapping[str, tuple[float, float]]) -> list[dict[str, Any]]:
     """A reference file for each annotator."""
     said = {video: sentences for video, sentences in _said(collection).items() if video in spans}
     return [
