@@ -175,6 +175,15 @@ def test_an_empty_timeline_says_so(opened: Opened, document: TimelineDocument) -
     assert not page.problems
 
 
+def test_what_could_not_be_read_is_told_under_the_title(opened: Opened, document: TimelineDocument) -> None:
+    page = opened(replace(document, warning="about 13 s of <18> could not be read"))
+    notice, stage = page.locator(".notice").bounding_box(), page.locator(".stage").bounding_box()
+    assert page.inner_text(".notice").endswith("About 13 s of <18> could not be read")
+    assert notice["height"] > 30 and notice["y"] + notice["height"] <= stage["y"]
+    assert page.locator(".timeline").bounding_box()["y"] < 800, "the timeline stays on the first screen"
+    assert opened(document).locator(".notice").count() == 0
+
+
 def test_without_its_video_the_page_is_still_useful(opened: Opened, document: TimelineDocument, clip: Path) -> None:
     page = opened(replace(document, video=ShownVideo("gone.mp4", "video/mp4", "./gone.mp4")), at="#t=9.6")
     page.wait_for_selector(".missing", state="visible")
@@ -265,8 +274,8 @@ def in_all_colours(document: TimelineDocument) -> TimelineDocument:
 @pytest.mark.parametrize("kind", ["events", "missing", "empty"])
 def test_axe_finds_no_barrier(opened: Opened, document: TimelineDocument, look: str, kind: str) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="pip install 'densevid[dev]'").Axe()
-    picture = Figure("A title.", "What it shows.", b"")
-    changes = {"events": {"figures": (picture,)}, "missing": {"video": None}, "empty": {"events": ()}}
+    full = {"figures": (Figure("A title.", "What it shows.", b""),), "warning": "a part is damaged"}
+    changes = {"events": full, "missing": {"video": None}, "empty": {"events": ()}}
     page = opened(replace(in_all_colours(document), **changes[kind]), at="#t=2", **LOOKS[look])
     page.wait_for_timeout(150)  # transitions of colour
     found = axe.run(page, options={"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]})

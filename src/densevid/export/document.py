@@ -120,7 +120,10 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class TimelineDocument:
-    """One video and its events; `video_id` is its key in an event file (without one: the title)."""
+    """One video and its events; `video_id` is its key in an event file (without one: the title).
+
+    `warning` is what a reader must know before trusting the timeline, as that a part of the video was unreadable.
+    """
 
     title: str
     duration: float
@@ -130,6 +133,7 @@ class TimelineDocument:
     provenance: str = ""
     figures: tuple[Figure, ...] = ()
     video_id: str = ""
+    warning: str = ""
 
     def __post_init__(self) -> None:
         if not 0 < self.duration < math.inf:

@@ -15,7 +15,7 @@ from densevid.export.document import Figure, ShownVideo, TimelineDocument
 from densevid.export.entries import event_list, group_filter
 from densevid.export.event_files import EXTERNAL_DATA
 from densevid.export.layout import lay_out
-from densevid.export.markup import clock_text, count_text, data_address, escaped
+from densevid.export.markup import clock_text, count_text, data_address, escaped, notice
 from densevid.export.page_parts import LOGO, SEARCH_ICON, page_head, page_part, policy
 
 SCRIPTS = ("events.js", "player.js", "lanes.js", "overview.js", "list.js", "downloads.js", "keyboard.js", "main.js")
@@ -39,6 +39,7 @@ def timeline_page(document: TimelineDocument) -> str:
         "digits": str(document.clock_digits),
         "duration": clock_text(document.duration),
         "facts": _facts(document),
+        "notice": notice(document.warning),
         "legend": _legend(document),
         "groups": group_filter(layout),
         "events": event_list(document, layout),
