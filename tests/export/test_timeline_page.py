@@ -196,6 +196,19 @@ def test_without_its_video_the_page_is_still_useful(opened: Opened, document: Ti
     assert not page.is_visible(".missing")
 
 
+def test_a_video_that_browsers_do_not_play_is_not_asked_for(
+    opened: Opened, document: TimelineDocument, tmp_path: Path
+) -> None:
+    (tmp_path / "old.avi").write_bytes(b"RIFF, and nothing that a browser plays")
+    page = opened(replace(document, video=ShownVideo("old.avi", "", "./old.avi", plays=False)), folder=tmp_path)
+    page.wait_for_selector(".missing", state="visible")
+    assert page.inner_text(".missing code") == "densevid caption VIDEO --web"
+    assert page.locator("#chosen-file").count() == 0 and "choose" not in page.inner_text(".missing").lower()
+    page.click(".bar[data-place='1']")
+    wait_until(page, f"{PLACE} === 1")
+    assert not page.problems
+
+
 def test_an_embedded_video_needs_no_file(
     opened: Opened, document: TimelineDocument, clip: Path, tmp_path: Path
 ) -> None:
