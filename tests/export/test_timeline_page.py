@@ -167,12 +167,26 @@ def test_hours_with_hundreds_of_events(opened: Opened, document: TimelineDocumen
 def test_an_empty_timeline_says_so(opened: Opened, document: TimelineDocument) -> None:
     page = opened(replace(document, events=()))
     assert "No event was found" in page.text_content(".empty")
-    assert not page.is_visible(".timeline") and not page.is_visible("#search")
+    assert "Nothing here" in page.inner_text(".track") and page.locator(".tick").count() > 3, "the ruler is there"
+    assert not page.is_visible(".now") and not page.is_visible("#search")
+    assert page.locator("footer summary").bounding_box()["x"] == page.locator(".stage").bounding_box()["x"]
+    page.click(".ruler", position={"x": 400, "y": 10})
+    wait_until(page, f"{TIME} > 3")
     page.keyboard.press("ArrowDown")
     page.keyboard.press("+")
     page.keyboard.press("Space")
     wait_until(page, f"!{PAUSED}")
     assert not page.problems
+
+
+def test_in_a_frame_no_command_is_advised(opened: Opened, document: TimelineDocument, tmp_path: Path) -> None:
+    page = opened(replace(document, events=(), video=None), folder=tmp_path)
+    assert page.is_visible(".advice")
+    (tmp_path / "around.html").write_text('<iframe src="page.html" width="900" height="700"></iframe>')
+    page.goto((tmp_path / "around.html").as_uri())
+    inside = page.frame_locator("iframe")
+    inside.locator("html.ready").wait_for(state="attached")
+    assert inside.locator(".empty").is_visible() and not inside.locator(".advice").is_visible()
 
 
 def test_what_could_not_be_read_is_told_under_the_title(opened: Opened, document: TimelineDocument) -> None:
