@@ -290,6 +290,27 @@ def test_figures_have_the_size_they_were_drawn_for_and_do_not_glare_in_the_dark(
     assert np.median(seen) > 240 if scheme == "light" else np.median(seen) < 40
 
 
+def test_on_a_phone_a_figure_opens_at_its_size_and_no_video_covers_it(
+    opened: Opened, document: TimelineDocument
+) -> None:
+    figure = recall_figure([Event(0, 4, "a", 0.9)], [Event(0, 5, "b")])
+    page = opened(replace(document, figures=(figure,) * 3), viewport={"width": 390, "height": 844}, has_touch=True)
+    page.locator("figure").last.scroll_into_view_if_needed()
+    page.evaluate("scrollTo(0, 1e6)")
+    below = page.locator(".figures").bounding_box()["y"]
+    video = page.locator("video").bounding_box()
+    assert video["y"] + video["height"] <= max(0, below), "the video has left with the list"
+    page.locator("button.picture").last.tap()
+    picture = page.locator("dialog img")
+    assert picture.bounding_box()["width"] == pytest.approx(figure.width, abs=1)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.keyboard.press("Escape")
+    assert not picture.is_visible()
+    page.locator("button.picture").first.tap()
+    page.tap("#shrink")
+    assert not picture.is_visible() and not page.problems
+
+
 def in_all_colours(document: TimelineDocument) -> TimelineDocument:
     """As many references as there are colours, and predictions from unsure to sure."""
     truth = references([Event(1.2 * place, 1.2 * place + 1, "what a person wrote") for place in range(9)])

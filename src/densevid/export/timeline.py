@@ -22,7 +22,10 @@ CHOOSE = (
     "<p>The timeline works without it. To watch, choose the file:</p>"
     '<label class="button">Choose the video<input type="file" id="chosen-file" accept="video/*"></label>'
 )
-SCRIPTS = ("events.js", "player.js", "lanes.js", "overview.js", "list.js", "downloads.js", "keyboard.js", "main.js")
+SCRIPTS = tuple(
+    f"{name}.js"
+    for name in ("events", "player", "lanes", "overview", "list", "downloads", "figures", "keyboard", "main")
+)
 
 
 def timeline_page(document: TimelineDocument) -> str:
@@ -78,8 +81,10 @@ def _figures(figures: tuple[Figure, ...]) -> str:
 
 def _figure(figure: Figure) -> str:
     description, source = escaped(figure.description), data_address("image/png", figure.png)
+    enlarge = f'<span class="hidden-text">Enlarge: {escaped(figure.title)}</span>'
     return (
-        f'<figure><div class="picture"><img loading="lazy" alt="" width="{figure.width}" src="{source}"></div>'
+        f'<figure><button type="button" class="picture" title="Enlarge">{enlarge}'
+        f'<img loading="lazy" alt="" width="{figure.width}" src="{source}"></button>'
         f"<figcaption><strong>{escaped(figure.title)}</strong> {description}</figcaption></figure>"
     )
 

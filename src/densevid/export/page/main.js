@@ -120,6 +120,7 @@ function start() {
     find("#loop").addEventListener("click", toggleLoop);
     find("#copy-link").addEventListener("click", copyCurrent);
   }
+  startFigures();
   startKeyboard({ move, toggleLoop, copyCurrent });
   startPlayer();
   goToAddress();
