@@ -118,6 +118,10 @@ def test_a_real_video_becomes_a_timeline_that_seeks(visit: Callable[[str], Page]
         surest = max(events, key=lambda event: event["proposal_score"])["sentence"]
         told = card(page, video.name, "done").locator(".card-status").text_content()
         assert told == f"{len(events)} events · {surest}", "what it is about is seen without opening it"
+        for place in (".card-name a", ".small-timeline"):
+            card(page, video.name, "done").locator(place).click()
+            page.locator("#viewer").wait_for()
+            page.click(".back")
         page.reload()
         done = card(page, video.name, "done")
         done.locator(".remove").click()

@@ -24,7 +24,7 @@ def folder(clip: Path, document: TimelineDocument, tmp_path: Path) -> Path:
     many = tuple(Event(place, place + 1.0, f"a juggler drops ball {place}") for place in range(9))
     rows = [
         IndexRow("a clip", Path("a clip.html"), 12.0, tuple(shown.event for shown in document.events), poster),
-        IndexRow("many", None, 9.0, many),
+        IndexRow("many", None, 9.0, many, warning="about 9 s of <18> could not be read"),
         IndexRow("quiet", None, 3.0),
         IndexRow("broken", error="broken.mp4: not a video <that> can be read"),
     ]
@@ -52,6 +52,8 @@ def test_it_says_what_there_is_and_what_failed(page: Any) -> None:
     assert page.locator(".facts").text_content() == "3 of 4 videos captioned · 0:24 · 13 events"
     assert page.locator(".video").count() == 3
     assert page.locator(".failures li").text_content() == "broken.mp4: not a video <that> can be read"
+    assert page.locator(".notice").count() == 1
+    assert page.locator(".video").nth(1).locator(".notice").inner_text().endswith("About 9 s of <18> could not be read")
     assert page.locator(".poster img").first.evaluate("(picture) => picture.naturalWidth") > 100
     assert page.locator(".video").nth(1).locator(".said li:visible").count() == MOST_SHOWN
     assert page.locator(".poster").count() == 1  # no black place where there is no picture

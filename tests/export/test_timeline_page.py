@@ -167,12 +167,35 @@ def test_hours_with_hundreds_of_events(opened: Opened, document: TimelineDocumen
 def test_an_empty_timeline_says_so(opened: Opened, document: TimelineDocument) -> None:
     page = opened(replace(document, events=()))
     assert "No event was found" in page.text_content(".empty")
-    assert not page.is_visible(".timeline") and not page.is_visible("#search")
+    assert "Nothing here" in page.inner_text(".track") and page.locator(".tick").count() > 3, "the ruler is there"
+    assert not page.is_visible(".now") and not page.is_visible("#search")
+    assert page.locator("footer summary").bounding_box()["x"] == page.locator(".stage").bounding_box()["x"]
+    page.click(".ruler", position={"x": 400, "y": 10})
+    wait_until(page, f"{TIME} > 3")
     page.keyboard.press("ArrowDown")
     page.keyboard.press("+")
     page.keyboard.press("Space")
     wait_until(page, f"!{PAUSED}")
     assert not page.problems
+
+
+def test_in_a_frame_no_command_is_advised(opened: Opened, document: TimelineDocument, tmp_path: Path) -> None:
+    page = opened(replace(document, events=(), video=None), folder=tmp_path)
+    assert page.is_visible(".advice")
+    (tmp_path / "around.html").write_text('<iframe src="page.html" width="900" height="700"></iframe>')
+    page.goto((tmp_path / "around.html").as_uri())
+    inside = page.frame_locator("iframe")
+    inside.locator("html.ready").wait_for(state="attached")
+    assert inside.locator(".empty").is_visible() and not inside.locator(".advice").is_visible()
+
+
+def test_what_could_not_be_read_is_told_under_the_title(opened: Opened, document: TimelineDocument) -> None:
+    page = opened(replace(document, warning="about 13 s of <18> could not be read"))
+    notice, stage = page.locator(".notice").bounding_box(), page.locator(".stage").bounding_box()
+    assert page.inner_text(".notice").endswith("About 13 s of <18> could not be read")
+    assert notice["height"] > 30 and notice["y"] + notice["height"] <= stage["y"]
+    assert page.locator(".timeline").bounding_box()["y"] < 800, "the timeline stays on the first screen"
+    assert opened(document).locator(".notice").count() == 0
 
 
 def test_without_its_video_the_page_is_still_useful(opened: Opened, document: TimelineDocument, clip: Path) -> None:
@@ -185,6 +208,19 @@ def test_without_its_video_the_page_is_still_useful(opened: Opened, document: Ti
     page.set_input_files("#chosen-file", clip)
     wait_until(page, f"document.querySelector('video').readyState > 1 && Math.abs({TIME} - 1.5) < .01")
     assert not page.is_visible(".missing")
+
+
+def test_a_video_that_browsers_do_not_play_is_not_asked_for(
+    opened: Opened, document: TimelineDocument, tmp_path: Path
+) -> None:
+    (tmp_path / "old.avi").write_bytes(b"RIFF, and nothing that a browser plays")
+    page = opened(replace(document, video=ShownVideo("old.avi", "", "./old.avi", plays=False)), folder=tmp_path)
+    page.wait_for_selector(".missing", state="visible")
+    assert page.inner_text(".missing code") == "densevid caption VIDEO --web"
+    assert page.locator("#chosen-file").count() == 0 and "choose" not in page.inner_text(".missing").lower()
+    page.click(".bar[data-place='1']")
+    wait_until(page, f"{PLACE} === 1")
+    assert not page.problems
 
 
 def test_an_embedded_video_needs_no_file(
@@ -254,6 +290,27 @@ def test_figures_have_the_size_they_were_drawn_for_and_do_not_glare_in_the_dark(
     assert np.median(seen) > 240 if scheme == "light" else np.median(seen) < 40
 
 
+def test_on_a_phone_a_figure_opens_at_its_size_and_no_video_covers_it(
+    opened: Opened, document: TimelineDocument
+) -> None:
+    figure = recall_figure([Event(0, 4, "a", 0.9)], [Event(0, 5, "b")])
+    page = opened(replace(document, figures=(figure,) * 3), viewport={"width": 390, "height": 844}, has_touch=True)
+    page.locator("figure").last.scroll_into_view_if_needed()
+    page.evaluate("scrollTo(0, 1e6)")
+    below = page.locator(".figures").bounding_box()["y"]
+    video = page.locator("video").bounding_box()
+    assert video["y"] + video["height"] <= max(0, below), "the video has left with the list"
+    page.locator("button.picture").last.tap()
+    picture = page.locator("dialog img")
+    assert picture.bounding_box()["width"] == pytest.approx(figure.width, abs=1)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.keyboard.press("Escape")
+    assert not picture.is_visible()
+    page.locator("button.picture").first.tap()
+    page.tap("#shrink")
+    assert not picture.is_visible() and not page.problems
+
+
 def in_all_colours(document: TimelineDocument) -> TimelineDocument:
     """As many references as there are colours, and predictions from unsure to sure."""
     truth = references([Event(1.2 * place, 1.2 * place + 1, "what a person wrote") for place in range(9)])
@@ -265,8 +322,8 @@ def in_all_colours(document: TimelineDocument) -> TimelineDocument:
 @pytest.mark.parametrize("kind", ["events", "missing", "empty"])
 def test_axe_finds_no_barrier(opened: Opened, document: TimelineDocument, look: str, kind: str) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="pip install 'densevid[dev]'").Axe()
-    picture = Figure("A title.", "What it shows.", b"")
-    changes = {"events": {"figures": (picture,)}, "missing": {"video": None}, "empty": {"events": ()}}
+    full = {"figures": (Figure("A title.", "What it shows.", b""),), "warning": "a part is damaged"}
+    changes = {"events": full, "missing": {"video": None}, "empty": {"events": ()}}
     page = opened(replace(in_all_colours(document), **changes[kind]), at="#t=2", **LOOKS[look])
     page.wait_for_timeout(150)  # transitions of colour
     found = axe.run(page, options={"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]})

@@ -44,6 +44,9 @@ class VideoCaptioner:
         self.model, self.device = model, device
         self.cache = cache if cache is not None else usual_cache()
 
+    def __repr__(self) -> str:
+        return f'<VideoCaptioner {self.model.name}, device {self.device}: .caption("video.mp4") gives its events>'
+
     def caption(
         self,
         video: Path | str | FeatureTrack,

@@ -5,6 +5,7 @@ Nothing here knows a model or a browser, so that a page can be made of predictio
 
 from __future__ import annotations
 
+import base64
 import math
 import os
 from collections.abc import Iterable
@@ -117,10 +118,18 @@ class Figure:
         """In pixels of a page, at the size it was drawn for."""
         return round(int.from_bytes(self.png[16:20]) / PIXELS_OF_A_FIGURE)
 
+    def _repr_mimebundle_(self, **_: object) -> tuple[dict[str, object], dict[str, object]]:
+        """As a notebook shows it: the picture in its size, or where there are no pictures what it is."""
+        content = {"image/png": base64.b64encode(self.png).decode(), "text/plain": f"{self.title} {self.description}"}
+        return dict(content), {"image/png": {"width": self.width}}
+
 
 @dataclass(frozen=True, slots=True)
 class TimelineDocument:
-    """One video and its events; `video_id` is its key in an event file (without one: the title)."""
+    """One video and its events; `video_id` is its key in an event file (without one: the title).
+
+    `warning` is what a reader must know before trusting the timeline, as that a part of the video was unreadable.
+    """
 
     title: str
     duration: float
@@ -130,6 +139,7 @@ class TimelineDocument:
     provenance: str = ""
     figures: tuple[Figure, ...] = ()
     video_id: str = ""
+    warning: str = ""
 
     def __post_init__(self) -> None:
         if not 0 < self.duration < math.inf:

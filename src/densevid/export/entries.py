@@ -17,8 +17,8 @@ def event_list(document: TimelineDocument, layout: Layout) -> str:
     """All events in the order of the layout; a video without any says so."""
     if not document.events:
         return (
-            '<p class="empty">No event was found in this video with enough confidence to be shown. '
-            "<code>densevid caption VIDEO --top 3</code> shows the best all the same.</p>"
+            '<div class="empty"><p>No event was found in this video with enough confidence to be shown.</p>'
+            '<p class="advice">What comes nearest: <code>densevid caption VIDEO --top 3</code></p></div>'
         )
     items = "\n".join(_item(document.events[index], layout, index, document.clock_digits) for index in layout.order)
     return f'<ol class="list">\n{items}\n</ol>'

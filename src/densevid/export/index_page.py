@@ -14,7 +14,7 @@ from urllib.parse import quote
 import densevid
 from densevid.events import Event
 from densevid.export.layout import HUES
-from densevid.export.markup import clock_text, count_text, data_address, escaped
+from densevid.export.markup import clock_text, count_text, data_address, escaped, notice
 from densevid.export.page_parts import LOGO, SEARCH_ICON, page_head, page_part, policy
 from densevid.export.subtitles import printable
 from densevid.export.terminal_timeline import NOTHING
@@ -27,7 +27,7 @@ MOST_BARS = 200
 class IndexRow:
     """One video: where its page lies, seen from the index, and what happens in it; or why there is none.
 
-    `poster` is a JPEG.
+    `poster` is a JPEG, `warning` what to know before trusting the events.
     """
 
     name: str
@@ -36,6 +36,7 @@ class IndexRow:
     events: tuple[Event, ...] = ()
     poster: bytes | None = None
     error: str | None = None
+    warning: str | None = None
 
 
 def index_page(title: str, rows: Sequence[IndexRow], *, model: str) -> str:
@@ -66,7 +67,8 @@ def _video(row: IndexRow) -> str:
     name = f"<bdi>{escaped(printable(row.name))}</bdi>"
     about = f"{clock_text(row.duration or 0.0)} · {count_text(len(row.events), 'event')}"
     head = f'<div class="head"><h2>{_link(row, "", "", name)}</h2><p>{about}</p></div>'
-    return f'<article class="video">{_picture(row)}<div>{head}{_strip(row)}{_said(row)}</div></article>'
+    told = f"{head}{notice(row.warning)}{_strip(row)}{_said(row)}"
+    return f'<article class="video">{_picture(row)}<div>{told}</div></article>'
 
 
 def _picture(row: IndexRow) -> str:

@@ -9,6 +9,11 @@ import re
 
 NOT_TEXT = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 
+WARNING_SIGN = (
+    '<svg viewBox="0 0 16 16" aria-hidden="true"><path d="M8 2 1.500 13.500h13L8 2Z"/>'
+    '<path d="M8 6.500v3.200M8 11.600v.1"/></svg>'
+)
+
 
 def escaped(text: str) -> str:
     """Text for HTML, in or out of quotes; what is no text (control characters, halves of pairs) becomes U+FFFD."""
@@ -27,6 +32,14 @@ def clock_text(seconds: float, digits: int = 0) -> str:
 def data_address(media_type: str, content: bytes) -> str:
     """Content as an address that needs no request."""
     return f"data:{media_type};base64,{base64.b64encode(content).decode()}"
+
+
+def notice(warning: str | None) -> str:
+    """A warning where it is seen first; nothing where there is none."""
+    if not warning:
+        return ""
+    text = escaped(warning[0].upper() + warning[1:])
+    return f'<p class="notice">{WARNING_SIGN}<span><span class="hidden-text">Warning: </span>{text}</span></p>'
 
 
 def count_text(number: int, thing: str) -> str:

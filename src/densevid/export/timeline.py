@@ -15,10 +15,17 @@ from densevid.export.document import Figure, ShownVideo, TimelineDocument
 from densevid.export.entries import event_list, group_filter
 from densevid.export.event_files import EXTERNAL_DATA
 from densevid.export.layout import lay_out
-from densevid.export.markup import clock_text, count_text, data_address, escaped
+from densevid.export.markup import clock_text, count_text, data_address, escaped, notice
 from densevid.export.page_parts import LOGO, SEARCH_ICON, page_head, page_part, policy
 
-SCRIPTS = ("events.js", "player.js", "lanes.js", "overview.js", "list.js", "downloads.js", "keyboard.js", "main.js")
+CHOOSE = (
+    "<p>The timeline works without it. To watch, choose the file:</p>"
+    '<label class="button">Choose the video<input type="file" id="chosen-file" accept="video/*"></label>'
+)
+SCRIPTS = tuple(
+    f"{name}.js"
+    for name in ("events", "player", "lanes", "overview", "list", "downloads", "figures", "keyboard", "main")
+)
 
 
 def timeline_page(document: TimelineDocument) -> str:
@@ -39,6 +46,7 @@ def timeline_page(document: TimelineDocument) -> str:
         "digits": str(document.clock_digits),
         "duration": clock_text(document.duration),
         "facts": _facts(document),
+        "notice": notice(document.warning),
         "legend": _legend(document),
         "groups": group_filter(layout),
         "events": event_list(document, layout),
@@ -73,8 +81,10 @@ def _figures(figures: tuple[Figure, ...]) -> str:
 
 def _figure(figure: Figure) -> str:
     description, source = escaped(figure.description), data_address("image/png", figure.png)
+    enlarge = f'<span class="hidden-text">Enlarge: {escaped(figure.title)}</span>'
     return (
-        f'<figure><div class="picture"><img loading="lazy" alt="" width="{figure.width}" src="{source}"></div>'
+        f'<figure><button type="button" class="picture" title="Enlarge">{enlarge}'
+        f'<img loading="lazy" alt="" width="{figure.width}" src="{source}"></button>'
         f"<figcaption><strong>{escaped(figure.title)}</strong> {description}</figcaption></figure>"
     )
 
@@ -92,7 +102,7 @@ def _video_parts(video: ShownVideo | None) -> dict[str, str]:
         return {
             "video": "<video controls playsinline></video>",  # for the file that a reader may choose
             "embedded": "",
-            "missing_reason": "This timeline came without a video.",
+            "missing": _reason("This timeline came without a video.") + CHOOSE,
         }
     name = f"<bdi>{escaped(video.name)}</bdi>"
     source = f' src="{escaped(video.address)}"' if video.address else ""
@@ -105,17 +115,21 @@ def _video_parts(video: ShownVideo | None) -> dict[str, str]:
     return {
         "video": f'<video controls playsinline preload="metadata"{source}></video>',
         "embedded": content,
-        "missing_reason": _missing_reason(video, name),
+        "missing": _missing(video, name),
     }
 
 
-def _missing_reason(video: ShownVideo, name: str) -> str:
+def _missing(video: ShownVideo, name: str) -> str:
+    """What stands in the video's place; to choose a file would not help a browser that cannot play it."""
     if video.plays:
-        return (
-            f"{name} cannot be played: it is not where this page looks for it, or in a form that "
-            "this browser does not know."
-        )
+        reason = f"{name} cannot be played: it is not where this page looks for it, or in a form that this browser "
+        return _reason(reason + "does not know.") + CHOOSE
     return (
-        f"Not every browser plays {name}, and this one does not. "
-        "<code>densevid caption VIDEO --web</code> makes a page that works in all."
+        _reason(f"Not every browser plays {name}, and this one does not.")
+        + "<p>The timeline works without it. To get a page that plays in every browser:</p>"
+        "<p><code>densevid caption VIDEO --web</code></p>"
     )
+
+
+def _reason(markup: str) -> str:
+    return f'<p class="missing-reason">{markup}</p>'

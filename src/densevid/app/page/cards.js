@@ -120,7 +120,8 @@ export function showCard(entry) {
   card.querySelector(".card-status").textContent = status(entry);
   const stages = card.querySelector(".stages");
   stages.hidden = entry.state === "failed" || entry.state === "done";
-  card.querySelector(".small-timeline").hidden = entry.state !== "done"; // there before its events: nothing jumps
+  const small = card.querySelector(".small-timeline");
+  small.hidden = entry.state !== "done"; // there before its events: nothing jumps
   stages.setAttribute("aria-valuenow", percent(entry));
   stages.setAttribute("aria-valuetext", status(entry));
   const done = parts(entry);
@@ -131,7 +132,9 @@ export function showCard(entry) {
   });
   const open = card.querySelector(".open");
   open.hidden = entry.state !== "done";
-  if (entry.id) open.href = `#/jobs/${entry.id}`;
+  if (entry.state === "done") {
+    for (const link of [open, card.querySelector(".card-name a"), small]) link.href = `#/jobs/${entry.id}`;
+  }
   open.setAttribute("aria-label", `Open the timeline of ${entry.name}`);
   nameRemove(card.querySelector(".remove"), entry);
 }

@@ -16,7 +16,7 @@ function startKeyboard({ move, toggleLoop, copyCurrent }) {
     0: () => zoomTo(1),
   };
   document.addEventListener("keydown", (press) => {
-    if (press.ctrlKey || press.metaKey || press.altKey) return;
+    if (press.ctrlKey || press.metaKey || press.altKey || enlarged.open) return;
     if (press.key === "Escape") leaveSearch(press);
     else if (press.target === search) typeInSearch(press, move);
     else if (keys[press.key] && !usedByItself(press)) {

@@ -106,18 +106,21 @@ function goToAddress() {
 
 function start() {
   const any = events.length > 0;
-  for (const part of document.querySelectorAll(".now, .timeline, .events-head label")) part.hidden = !any;
+  for (const part of document.querySelectorAll(".now, .events-head label")) part.hidden = !any;
+  find(".timeline").hidden = false;
+  document.documentElement.classList.toggle("framed", parent !== window); // in the web app, where no command helps
+  startLanes(choose, () => current);
+  startOverview();
+  player.onChange(show);
   if (any) {
-    startLanes(choose, () => current);
-    startOverview();
     startList(choose);
     startDownloads();
-    player.onChange(show);
     find("#previous").addEventListener("click", () => move(-1));
     find("#next").addEventListener("click", () => move(1));
     find("#loop").addEventListener("click", toggleLoop);
     find("#copy-link").addEventListener("click", copyCurrent);
   }
+  startFigures();
   startKeyboard({ move, toggleLoop, copyCurrent });
   startPlayer();
   goToAddress();

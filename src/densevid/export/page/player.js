@@ -87,7 +87,7 @@ function addCaptions() {
 const plainCue = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 
 function startPlayer() {
-  find("#chosen-file").addEventListener("change", (change) => {
+  find("#chosen-file")?.addEventListener("change", (change) => {
     const [file] = change.target.files;
     if (file) showVideo(URL.createObjectURL(file));
   });
