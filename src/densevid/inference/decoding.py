@@ -27,6 +27,9 @@ class State(Protocol):
     def select(self, index_P: Tensor) -> None:
         """Go on with these rows, repeated or reordered."""
 
+    def reorder(self, index_P: Tensor) -> None:
+        """The same among rows of one event: only what was said moves, and nothing that was read is copied."""
+
 
 class Speaker(Protocol):
     """A network that says the next word: `MaskedTransformer`, or a faster form of its caption decoder."""
@@ -145,7 +148,7 @@ def beam_search(speaker: Speaker, state: State, events: int, config: InferenceCo
         words_PKL = torch.cat((words_PKL.gather(1, _along(parent_PK, words_PKL)), word_PK[..., None]), dim=2)
         if bool(((word_PK == EOS) | (word_PK == PAD)).all()):
             break
-        state.select((first_P1 + parent_PK).flatten())
+        state.reorder((first_P1 + parent_PK).flatten())
     words_PKL = words_PKL[..., 1:]
     length_PK = _lengths(words_PKL)
     if config.agreement:

@@ -52,6 +52,10 @@ class GroupedState:
         chosen = [memory.select(index_P[own[0] : own[1]] - offset) for memory, own, offset in parts]
         self.memories = [memory for memory in chosen if len(memory.valid_BT)]
 
+    def reorder(self, index_P: Tensor) -> None:
+        """Go on with the words of these rows, each of the same event as the row it replaces."""
+        self.said.select(index_P)
+
     def hear(self, word_P: Tensor) -> None:
         """Nothing follows from a word."""
 
@@ -103,6 +107,10 @@ class FlatState:
         self.said.select(index_P)
         memory = self.memory
         self.memory = replace(memory, first_P=memory.first_P[index_P], slots_P=memory.slots_P[index_P])
+
+    def reorder(self, index_P: Tensor) -> None:
+        """Go on with the words of these rows, each of the same event as the row it replaces."""
+        self.said.select(index_P)
 
     def hear(self, word_P: Tensor) -> None:
         """After `<pad>` nothing is said that counts, so nothing needs to be read."""

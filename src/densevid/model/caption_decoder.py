@@ -25,8 +25,12 @@ class DecodingState:
     def select(self, index_P: Tensor) -> None:
         """Go on with these rows, repeated or reordered as a beam search needs them."""
         self.memory = [memory.select(index_P) for memory in self.memory]
-        self.words = [words and words.select(index_P) for words in self.words]
         self.attended = None if self.attended is None else self.attended[index_P]
+        self.reorder(index_P)
+
+    def reorder(self, index_P: Tensor) -> None:
+        """Go on with the words of these rows, each of which must have read the same memory as the row it replaces."""
+        self.words = [words and words.select(index_P) for words in self.words]
 
 
 class DecoderLayer(nn.Module):

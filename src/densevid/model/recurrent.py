@@ -52,6 +52,10 @@ class RecurrentState:
         """Go on with these rows, repeated or reordered as a beam search needs them."""
         self.memory = self.memory.select(index_P)
         self.keys = [keys[index_P] for keys in self.keys]
+        self.reorder(index_P)
+
+    def reorder(self, index_P: Tensor) -> None:
+        """Go on with the words of these rows, each of which must have read the same memory as the row it replaces."""
         self.hidden = [hidden[index_P] for hidden in self.hidden]
         self.cell = [cell[index_P] for cell in self.cell]
 
