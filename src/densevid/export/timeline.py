@@ -81,9 +81,8 @@ def _figures(figures: tuple[Figure, ...]) -> str:
 
 def _figure(figure: Figure) -> str:
     description, source = escaped(figure.description), data_address("image/png", figure.png)
-    enlarge = f'<span class="hidden-text">Enlarge: {escaped(figure.title)}</span>'
     return (
-        f'<figure><button type="button" class="picture" title="Enlarge">{enlarge}'
+        '<figure><button type="button" class="picture" title="Enlarge" aria-label="Enlarge this figure">'
         f'<img loading="lazy" alt="" width="{figure.width}" src="{source}"></button>'
         f"<figcaption><strong>{escaped(figure.title)}</strong> {description}</figcaption></figure>"
     )
