@@ -33,6 +33,11 @@ EXTRAS = {
 }
 
 
+# Read by OpenMP when torch is loaded, so set before any verb is: threads that wait for work in a loop take the cores
+# from those that have some, and on a machine that does anything else a command takes several times as long.
+WAITING = {"OMP_WAIT_POLICY": "PASSIVE"}
+
+
 class OneLineParser(argparse.ArgumentParser):
     """Wrong words are one line, as every other error is; the verbs' parsers are of this class too."""
 
@@ -43,6 +48,8 @@ class OneLineParser(argparse.ArgumentParser):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb. 0: done; 2: the input cannot be used (one line on stderr says why); 130: interrupted."""
+    for variable, value in WAITING.items():
+        os.environ.setdefault(variable, value)
     words = list(sys.argv[1:] if arguments is None else arguments)
     verb = next((word for word in words if not word.startswith("-")), None)
     try:
