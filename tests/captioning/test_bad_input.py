@@ -95,6 +95,17 @@ def test_one_line(make, tmp_path, capsys) -> None:
     assert BAD[make] in refused(capsys, make(tmp_path))
 
 
+def test_neither_a_broken_file_nor_what_is_known_waits_for_the_model(clip, tmp_path, fresh_cache) -> None:
+    (tmp_path / "videos").mkdir()
+    shutil.copy(clip, tmp_path / "videos" / "good.mp4")
+    text(tmp_path / "videos")
+    words = ["caption", str(tmp_path / "videos"), "--format", "json"]
+    assert main(words) == 2
+    code = f"import sys; from densevid.cli import main; print(main({words!r}), 'torch' in sys.modules)"
+    again = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert again.stdout.splitlines()[-1] == "2 False" and "notes.mp4: not a video" in again.stderr
+
+
 def test_may_not_be_read(tmp_path, clip, capsys) -> None:
     secret = Path(shutil.copy(clip, tmp_path / "secret.mp4"))
     secret.chmod(0)

@@ -95,6 +95,7 @@ class VideoCaptioner:
     def track(self, path: Path, watch: Watch = unwatched, content: str | None = None) -> CachedTrack:
         """The features of a video file as the model reads them, from the cache where they are there."""
         content = content or (content_key(path) if path.is_file() else None)
+        _look_at(path)
         recipe = self.extractor.recipe.id
         cached = self.cache.track(content, recipe) if content else None
         if cached is None:
@@ -207,6 +208,14 @@ class VideoCaptioner:
             left_out=found.left_out,
             origins=found.chosen.origins,
         )
+
+
+def _look_at(path: Path) -> None:
+    """Refuse what is no video before a model is loaded for it."""
+    from densevid.video.container import open_video
+
+    with open_video(path):
+        pass
 
 
 @contextmanager
