@@ -80,6 +80,16 @@ def test_top_and_dense(video, tmp_path) -> None:
     assert counts["top"] == 1 <= counts["usual"] <= counts["dense"] and counts["dense"] > 1
 
 
+def test_of_events_that_start_together_the_longer_comes_first(video, tmp_path) -> None:
+    assert main(["caption", str(video), "--out", str(tmp_path), "--format", "json,csv", "--dense"]) == 0
+    found = spans(tmp_path / "clip.densevid.json")
+    assert len({start for start, _ in found}) < len(found), "some start together"
+    assert found == sorted(found, key=lambda span: (span[0], -span[1]))
+    with (tmp_path / "clip.densevid.csv").open(encoding="utf-8", newline="") as file:
+        rows = [(float(row["start"]), float(row["end"])) for row in csv.DictReader(file)]
+    assert rows == sorted(rows, key=lambda span: (span[0], -span[1]))
+
+
 @pytest.mark.parametrize(
     ("name", "text"),
     [

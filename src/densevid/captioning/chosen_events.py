@@ -105,7 +105,7 @@ def chosen_events(
     teller = Storyteller(captioner, summary=rules, calibration=calibration, watch=watch)
     watch("events", 0.0)
     told = next(teller.told([track]))
-    events = sorted(teller.finish(told), key=lambda event: (event.start, event.end))
+    events = sorted(teller.finish(told), key=lambda event: event.place)
     found = zip(told.events(), told.first_P.tolist(), told.anchor_P.tolist(), strict=True)
     origin = {(event.start, event.end): (first, anchor) for event, first, anchor in found}
     surest = sorted(events, key=lambda event: -event.score)[:MOST_MASKS]
