@@ -14,7 +14,9 @@ from pathlib import Path
 import av
 import pytest
 
+import densevid
 from densevid.cli import main
+from densevid.errors import InputError
 from densevid.video.frames import VideoSteps
 from made_videos import constant, make_sound, make_video
 
@@ -93,6 +95,13 @@ BAD = {
 @pytest.mark.parametrize("make", BAD, ids=lambda make: make.__name__)
 def test_one_line(make, tmp_path, capsys) -> None:
     assert BAD[make] in refused(capsys, make(tmp_path))
+
+
+@pytest.mark.parametrize("address", ["http://example.com/video.mp4", "HTTPS://example.com/v?a=b", "file:///tmp/a.mp4"])
+def test_an_address_is_not_fetched(address, capsys) -> None:
+    assert f"{address}: an address; nothing is fetched, so download" in refused(capsys, address)
+    with pytest.raises(InputError, match="download the video first"):
+        densevid.caption(address)
 
 
 def test_neither_a_broken_file_nor_what_is_known_waits_for_the_model(clip, tmp_path, fresh_cache) -> None:
@@ -321,7 +330,7 @@ def test_a_full_disk_is_one_line_and_ends_it(clip, tmp_path) -> None:
     limits = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000))}
     process = start(*two, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}, **limits)
     _, said = process.communicate(timeout=120)
-    assert process.returncode == 2 and said.count("\n") == 1
+    assert process.returncode == 2 and said.count("\n") == 1, said
     assert "a: File too large; make room and give the same command again" in said
     assert sorted(file.name for file in tmp_path.iterdir()) == ["a.mp4", "b.mp4"], "nothing half-written"
 

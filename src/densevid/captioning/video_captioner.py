@@ -20,6 +20,7 @@ from densevid.captioning.video_captions import FoundEvents, VideoCaptions, shown
 from densevid.errors import InputError
 from densevid.events import Event
 from densevid.progress import Watch, unwatched
+from densevid.video.inputs import local_path
 
 if TYPE_CHECKING:
     from densevid.checkpoint import LoadedModel
@@ -59,7 +60,8 @@ class VideoCaptioner:
         choice = Choice(top, dense, None if segments is None else tuple(segments))
         told: VideoCaptions | FoundEvents
         if isinstance(video, Path | str):
-            told = self.caption_file(Path(video), Path(video).stem, choice)
+            path = local_path(video)
+            told = self.caption_file(path, path.stem, choice)
         else:
             told = self._find(video, None, choice, unwatched)
         if told.left_out:
