@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import NoReturn
 
 import densevid
-from densevid.errors import InputError, one_line
+from densevid.errors import ArgumentError, InputError, one_line
 
 VERBS: dict[str, str] = {
     "caption": "find the events of a video, say what happens in each, make a page and subtitles",
@@ -55,6 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         parsed = _parser(verb).parse_args(words)
         return int(parsed.run(parsed) or 0)
+    except ArgumentError as error:
+        return _fail(error.with_flags)
     except InputError as error:
         return _fail(one_line(error))
     except ModuleNotFoundError as error:

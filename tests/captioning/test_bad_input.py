@@ -104,6 +104,19 @@ def test_an_address_is_not_fetched(address, capsys) -> None:
         densevid.caption(address)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "flags", "said"),
+    [
+        ({"top": 0}, ["--top", "0"], "{}top must be at least 1, got 0"),
+        ({"top": 3, "dense": True}, ["--top", "3", "--dense"], "{0}top and {0}dense exclude each other"),
+    ],
+)
+def test_python_reads_of_arguments_and_the_command_line_of_flags(arguments, flags, said, clip, capsys) -> None:
+    with pytest.raises(InputError, match=f"^{said.format('')}"):
+        densevid.caption(clip, **arguments)
+    assert refused(capsys, clip, *flags).startswith(f"densevid: {said.format('--')}")
+
+
 def test_neither_a_broken_file_nor_what_is_known_waits_for_the_model(clip, tmp_path, fresh_cache) -> None:
     (tmp_path / "videos").mkdir()
     shutil.copy(clip, tmp_path / "videos" / "good.mp4")
