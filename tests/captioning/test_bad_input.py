@@ -13,6 +13,7 @@ from pathlib import Path
 
 import av
 import pytest
+import torch
 
 import densevid
 from densevid.cli import main
@@ -115,6 +116,14 @@ def test_python_reads_of_arguments_and_the_command_line_of_flags(arguments, flag
     with pytest.raises(InputError, match=f"^{said.format('')}"):
         densevid.caption(clip, **arguments)
     assert refused(capsys, clip, *flags).startswith(f"densevid: {said.format('--')}")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+def test_a_gpu_that_is_not_there_is_refused_even_where_all_is_known(clip, tmp_path, capsys) -> None:
+    video = shutil.copy(clip, tmp_path / "clip.mp4")
+    assert main(["caption", str(video), "--format", "json"]) == 0
+    capsys.readouterr()
+    assert "densevid: --device cuda: this machine has no" in refused(capsys, video, "--device", "cuda")
 
 
 def test_neither_a_broken_file_nor_what_is_known_waits_for_the_model(clip, tmp_path, fresh_cache) -> None:

@@ -50,6 +50,12 @@ def open_video(path: Path | str, *, decoder_threads: int = 1) -> Iterator[tuple[
             yield container, _picture_stream(path, container, decoder_threads)
 
 
+def require_video(path: Path | str) -> None:
+    """Raise unless the file can be opened as a video; none of its pictures is decoded."""
+    with open_video(path):
+        pass
+
+
 def declared_seconds(container: InputContainer, stream: VideoStream) -> float | None:
     """How long the file says its pictures last: by the stream if it says so, by the container otherwise."""
     unit = stream.time_base or 0
