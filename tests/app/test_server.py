@@ -147,7 +147,7 @@ def test_the_limit_holds_for_a_body_of_unknown_length(server: Running) -> None:
 def test_text_is_a_failed_job_with_its_reason(server: Running) -> None:
     job = check(server.ask("POST", "/jobs?name=notes.txt", b"hello there", **VIDEO), 201, "Job")
     job = wait(server, job["id"])
-    assert job["state"] == "failed" and job["error"].startswith("not a video that can be read")
+    assert job["state"] == "failed" and job["error"].startswith("not a video (no format is recognised)")
     assert str(server.jobs.folder) not in json.dumps(job)
     assert check(server.ask("GET", f"/jobs/{job['id']}/result"), 409, "Error")["error"] == job["error"]
     check(server.ask("GET", f"/jobs/{job['id']}/video"), 404, "Error")

@@ -83,12 +83,12 @@ def protocol(folder: Path) -> Path:
 BAD = {
     missing: "no such file",
     empty: "the file is empty",
-    text: "not a video that can be read",
+    text: "not a video (no format is recognised)",
     cut_mp4: "cut short",
     sound: "only sound",
     pipe: "not a regular file",
     empty_folder: "no video in this folder",
-    playlist: "not a video that can be read",
+    playlist: "not a video",
     protocol: "no such file",
 }
 

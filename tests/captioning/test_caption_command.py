@@ -111,7 +111,7 @@ def test_a_folder_goes_on_past_failures_and_has_an_index(tmp_path, clip, capsys)
     (folder / "broken.mp4").write_text("this is no video\n" * 100)
     assert main(["caption", str(folder), "--out", str(tmp_path / "out")]) == 2
     said = capsys.readouterr()
-    assert said.err.count("\n") == 1 and "broken.mp4: not a video that can be read" in said.err
+    assert said.err.count("\n") == 1 and "broken.mp4: not a video (no format is recognised)" in said.err
     assert "broken: failed" in said.out and "2 of 3 videos captioned" in said.out
     index = (tmp_path / "out" / "index.densevid.html").read_text()
     assert "<i>" not in index and "a &lt;i&gt;name" in index and "./a%20%3Ci%3Ename.densevid.html" in index
