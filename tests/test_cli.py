@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -54,3 +55,15 @@ def test_a_missing_model_is_one_line(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1 and "no such model folder" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(("given", "used"), [(None, "PASSIVE"), ("ACTIVE", "ACTIVE")])
+def test_threads_do_not_spin_unless_the_user_wants_it(given: str | None, used: str) -> None:
+    """OpenMP itself is asked, which looks once, when torch is loaded."""
+    others = {name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "GOMP_"))}
+    environment = {**others, "OMP_DISPLAY_ENV": "TRUE", **({"OMP_WAIT_POLICY": given} if given else {})}
+    code = "from densevid.cli import main; main(['models']); import torch"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, env=environment)
+    if "OMP_WAIT_POLICY" not in done.stderr:
+        pytest.skip("this torch computes without OpenMP")
+    assert f"OMP_WAIT_POLICY = '{used}'" in done.stderr

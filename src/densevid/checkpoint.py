@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
@@ -165,8 +166,13 @@ def load_weights(
     if problems:
         raise InputError(f"{where}: the weights do not fit the settings: {'; '.join(problems)}")
     model.load_state_dict(weights)
-    if broken := [called(name) for name, tensor in model.state_dict().items() if not torch.isfinite(tensor).all()]:
+    if broken := [called(name) for name, tensor in model.state_dict().items() if not _is_finite(tensor)]:
         raise InputError(f"{where}: the weights hold NaN or infinity: {', '.join(broken)}")
+
+
+def _is_finite(tensor: Tensor) -> bool:
+    """By numpy: torch would wake all its threads for each of hundreds of small tensors."""
+    return bool(np.isfinite(tensor.cpu().numpy()).all())
 
 
 def _read_toml(path: Path) -> dict[str, Any]:

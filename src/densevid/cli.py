@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import NoReturn
 
 import densevid
-from densevid.errors import InputError, one_line
+from densevid.errors import ArgumentError, InputError, one_line
 
 VERBS: dict[str, str] = {
     "caption": "find the events of a video, say what happens in each, make a page and subtitles",
@@ -33,6 +33,11 @@ EXTRAS = {
 }
 
 
+# Read by OpenMP when torch is loaded, so set before any verb is: threads that wait for work in a loop take the cores
+# from those that have some, and on a machine that does anything else a command takes several times as long.
+WAITING = {"OMP_WAIT_POLICY": "PASSIVE"}
+
+
 class OneLineParser(argparse.ArgumentParser):
     """Wrong words are one line, as every other error is; the verbs' parsers are of this class too."""
 
@@ -43,11 +48,15 @@ class OneLineParser(argparse.ArgumentParser):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb. 0: done; 2: the input cannot be used (one line on stderr says why); 130: interrupted."""
+    for variable, value in WAITING.items():
+        os.environ.setdefault(variable, value)
     words = list(sys.argv[1:] if arguments is None else arguments)
     verb = next((word for word in words if not word.startswith("-")), None)
     try:
         parsed = _parser(verb).parse_args(words)
         return int(parsed.run(parsed) or 0)
+    except ArgumentError as error:
+        return _fail(error.with_flags)
     except InputError as error:
         return _fail(one_line(error))
     except ModuleNotFoundError as error:

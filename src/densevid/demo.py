@@ -112,7 +112,7 @@ def learn(
 def timeline(events: list[Event], seconds: float, width: int = 48) -> str:
     """Events as bars over the video, one line each."""
     rows = []
-    for event in sorted(events, key=lambda event: event.start):
+    for event in sorted(events, key=lambda event: event.place):
         first, last = (round(time / seconds * width) for time in (event.start, event.end))
         bar = "·" * first + "█" * max(1, last - first)
         rows.append(f"  {event.start:5.1f} {event.end:5.1f}  {bar:·<{width}}  {event.sentence}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from typing import NoReturn
@@ -9,6 +10,16 @@ from typing import NoReturn
 
 class InputError(ValueError):
     """Something the user gave cannot be used; the message says what, where, and what to do."""
+
+
+class ArgumentError(InputError):
+    """An argument cannot be what it is. Names of arguments stand in braces in the text: who calls a function reads them
+    as they are, who gives a command as flags.
+    """
+
+    def __init__(self, text: str) -> None:
+        super().__init__(re.sub(r"\{(\w+)\}", r"\1", text))
+        self.with_flags = re.sub(r"\{(\w+)\}", r"--\1", text)
 
 
 def one_line(error: BaseException) -> str:

@@ -36,6 +36,13 @@ class Event:
         """How long the event lasts."""
         return self.end - self.start
 
+    @property
+    def place(self) -> tuple[float, float]:
+        """Where it stands among others, wherever events are listed: by its start, of two that start together the
+        longer first.
+        """
+        return self.start, -self.end
+
     def as_row(self) -> dict[str, Any]:
         """The event as one entry of an event file."""
         return {"sentence": self.sentence, "timestamp": [self.start, self.end], "proposal_score": self.score}

@@ -161,7 +161,7 @@ def test_bad_files_are_told_apart_and_their_names_are_harmless(
         page.set_input_files("#choose", [file("notes.txt", b"hello", "text/plain"), file(MARKUP, made.read_bytes())])
         page.set_input_files("#choose", [file("empty.mp4", b""), file("huge.mp4", b"x" * (3 << 20))])
         reasons = {
-            "notes.txt": "Not a video that can be read",
+            "notes.txt": "Not a video (no format is recognised)",
             "empty.mp4": "The file is empty.",
             "huge.mp4": "The file is larger than the 1 MB that are taken here.",
         }

@@ -117,6 +117,11 @@ def test_a_form_is_taken_too(server: Running, content: bytes) -> None:
         (b"x" * (4 << 20), VIDEO, 413),
         (b"x", {"host": "evil.example", **VIDEO}, 421),
         (b"x", {"host": "127.0.0.1.evil.example", **VIDEO}, 421),
+        (b"x", {"host": "127.0.0.1:8977.evil.example", **VIDEO}, 421),
+        (b"x", {"host": "[::1].evil.example", **VIDEO}, 421),
+        (b"x", {"host": "[::1]:80.evil.example", **VIDEO}, 421),
+        (b"x", {"host": "evil.example@127.0.0.1", **VIDEO}, 421),
+        (b"x", {"host": "127.0.0.1/evil.example", **VIDEO}, 421),
         (b"x", {"host": "[::bad", **VIDEO}, 421),
         (b"x", {"origin": "http://evil.example", **VIDEO}, 403),
         (b"x", {"origin": "null", **VIDEO}, 403),
@@ -142,7 +147,7 @@ def test_the_limit_holds_for_a_body_of_unknown_length(server: Running) -> None:
 def test_text_is_a_failed_job_with_its_reason(server: Running) -> None:
     job = check(server.ask("POST", "/jobs?name=notes.txt", b"hello there", **VIDEO), 201, "Job")
     job = wait(server, job["id"])
-    assert job["state"] == "failed" and job["error"].startswith("not a video that can be read")
+    assert job["state"] == "failed" and job["error"].startswith("not a video (no format is recognised)")
     assert str(server.jobs.folder) not in json.dumps(job)
     assert check(server.ask("GET", f"/jobs/{job['id']}/result"), 409, "Error")["error"] == job["error"]
     check(server.ask("GET", f"/jobs/{job['id']}/video"), 404, "Error")

@@ -13,8 +13,11 @@ from pathlib import Path
 
 import av
 import pytest
+import torch
 
+import densevid
 from densevid.cli import main
+from densevid.errors import InputError
 from densevid.video.frames import VideoSteps
 from made_videos import constant, make_sound, make_video
 
@@ -80,12 +83,12 @@ def protocol(folder: Path) -> Path:
 BAD = {
     missing: "no such file",
     empty: "the file is empty",
-    text: "not a video that can be read",
+    text: "not a video (no format is recognised)",
     cut_mp4: "cut short",
     sound: "only sound",
     pipe: "not a regular file",
     empty_folder: "no video in this folder",
-    playlist: "not a video that can be read",
+    playlist: "not a video",
     protocol: "no such file",
 }
 
@@ -93,6 +96,45 @@ BAD = {
 @pytest.mark.parametrize("make", BAD, ids=lambda make: make.__name__)
 def test_one_line(make, tmp_path, capsys) -> None:
     assert BAD[make] in refused(capsys, make(tmp_path))
+
+
+@pytest.mark.parametrize("address", ["http://example.com/video.mp4", "HTTPS://example.com/v?a=b", "file:///tmp/a.mp4"])
+def test_an_address_is_not_fetched(address, capsys) -> None:
+    assert f"{address}: an address; nothing is fetched, so download" in refused(capsys, address)
+    with pytest.raises(InputError, match="download the video first"):
+        densevid.caption(address)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "flags", "said"),
+    [
+        ({"top": 0}, ["--top", "0"], "{}top must be at least 1, got 0"),
+        ({"top": 3, "dense": True}, ["--top", "3", "--dense"], "{0}top and {0}dense exclude each other"),
+    ],
+)
+def test_python_reads_of_arguments_and_the_command_line_of_flags(arguments, flags, said, clip, capsys) -> None:
+    with pytest.raises(InputError, match=f"^{said.format('')}"):
+        densevid.caption(clip, **arguments)
+    assert refused(capsys, clip, *flags).startswith(f"densevid: {said.format('--')}")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+def test_a_gpu_that_is_not_there_is_refused_even_where_all_is_known(clip, tmp_path, capsys) -> None:
+    video = shutil.copy(clip, tmp_path / "clip.mp4")
+    assert main(["caption", str(video), "--format", "json"]) == 0
+    capsys.readouterr()
+    assert "densevid: --device cuda: this machine has no" in refused(capsys, video, "--device", "cuda")
+
+
+def test_neither_a_broken_file_nor_what_is_known_waits_for_the_model(clip, tmp_path, fresh_cache) -> None:
+    (tmp_path / "videos").mkdir()
+    shutil.copy(clip, tmp_path / "videos" / "good.mp4")
+    text(tmp_path / "videos")
+    words = ["caption", str(tmp_path / "videos"), "--format", "json"]
+    assert main(words) == 2
+    code = f"import sys; from densevid.cli import main; print(main({words!r}), 'torch' in sys.modules)"
+    again = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert again.stdout.splitlines()[-1] == "2 False" and "notes.mp4: not a video" in again.stderr
 
 
 def test_may_not_be_read(tmp_path, clip, capsys) -> None:
@@ -310,7 +352,7 @@ def test_a_full_disk_is_one_line_and_ends_it(clip, tmp_path) -> None:
     limits = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000))}
     process = start(*two, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}, **limits)
     _, said = process.communicate(timeout=120)
-    assert process.returncode == 2 and said.count("\n") == 1
+    assert process.returncode == 2 and said.count("\n") == 1, said
     assert "a: File too large; make room and give the same command again" in said
     assert sorted(file.name for file in tmp_path.iterdir()) == ["a.mp4", "b.mp4"], "nothing half-written"
 

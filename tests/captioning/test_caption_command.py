@@ -80,6 +80,16 @@ def test_top_and_dense(video, tmp_path) -> None:
     assert counts["top"] == 1 <= counts["usual"] <= counts["dense"] and counts["dense"] > 1
 
 
+def test_of_events_that_start_together_the_longer_comes_first(video, tmp_path) -> None:
+    assert main(["caption", str(video), "--out", str(tmp_path), "--format", "json,csv", "--dense"]) == 0
+    found = spans(tmp_path / "clip.densevid.json")
+    assert len({start for start, _ in found}) < len(found), "some start together"
+    assert found == sorted(found, key=lambda span: (span[0], -span[1]))
+    with (tmp_path / "clip.densevid.csv").open(encoding="utf-8", newline="") as file:
+        rows = [(float(row["start"]), float(row["end"])) for row in csv.DictReader(file)]
+    assert rows == sorted(rows, key=lambda span: (span[0], -span[1]))
+
+
 @pytest.mark.parametrize(
     ("name", "text"),
     [
@@ -101,7 +111,7 @@ def test_a_folder_goes_on_past_failures_and_has_an_index(tmp_path, clip, capsys)
     (folder / "broken.mp4").write_text("this is no video\n" * 100)
     assert main(["caption", str(folder), "--out", str(tmp_path / "out")]) == 2
     said = capsys.readouterr()
-    assert said.err.count("\n") == 1 and "broken.mp4: not a video that can be read" in said.err
+    assert said.err.count("\n") == 1 and "broken.mp4: not a video (no format is recognised)" in said.err
     assert "broken: failed" in said.out and "2 of 3 videos captioned" in said.out
     index = (tmp_path / "out" / "index.densevid.html").read_text()
     assert "<i>" not in index and "a &lt;i&gt;name" in index and "./a%20%3Ci%3Ename.densevid.html" in index

@@ -9,6 +9,7 @@ changes something must come from our page or from no page at all.
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Iterable
 from urllib.parse import urlsplit
 
@@ -16,6 +17,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+HOST = re.compile(r"(?:\[(?P<address>[0-9a-f:.]+)\]|(?P<name>[\w.-]+))(?::\d{1,5})?", re.ASCII | re.IGNORECASE)
 READING = {"GET", "HEAD", "OPTIONS"}
 OUR_PAGE = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; frame-src 'self'; "
@@ -80,10 +82,10 @@ class Guard:
 
     def _is_ours(self, host: str) -> bool:
         """Names only if we know them; addresses too if others may reach us, since nobody can redirect an address."""
-        try:
-            name = urlsplit(f"//{host}").hostname or ""
-        except ValueError:
+        whole = HOST.fullmatch(host)  # the whole header: what only begins with an address may belong to anybody
+        if whole is None:
             return False
+        name = (whole["address"] or whole["name"]).lower()
         return name in self._names or is_loopback(name) or (self._open_to_others and _address(name) is not None)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from densevid.errors import InputError
+from densevid.errors import ArgumentError, InputError
 from densevid.events import Event
 from densevid.export.document import TimedMask
 from densevid.progress import Watch, unwatched
@@ -34,11 +34,13 @@ class Choice:
 
     def __post_init__(self) -> None:
         if self.top is not None and self.top < 1:
-            raise InputError(f"--top must be at least 1, got {self.top}")
+            raise ArgumentError(f"{{top}} must be at least 1, got {self.top}")
         if self.top is not None and self.dense:
-            raise InputError("--top N and --dense exclude each other; give one of them")
+            raise ArgumentError("{top} and {dense} exclude each other; give one of them")
         if self.segments is not None and (self.top is not None or self.dense):
-            raise InputError("--segments says what to caption, nothing is left to choose; leave out --top and --dense")
+            raise ArgumentError(
+                "{segments} says what to caption, nothing is left to choose; leave out {top} and {dense}"
+            )
 
     @property
     def text(self) -> str:
@@ -105,7 +107,7 @@ def chosen_events(
     teller = Storyteller(captioner, summary=rules, calibration=calibration, watch=watch)
     watch("events", 0.0)
     told = next(teller.told([track]))
-    events = sorted(teller.finish(told), key=lambda event: (event.start, event.end))
+    events = sorted(teller.finish(told), key=lambda event: event.place)
     found = zip(told.events(), told.first_P.tolist(), told.anchor_P.tolist(), strict=True)
     origin = {(event.start, event.end): (first, anchor) for event, first, anchor in found}
     surest = sorted(events, key=lambda event: -event.score)[:MOST_MASKS]

@@ -16,7 +16,7 @@ from densevid.captioning.video_captions import shown_name
 from densevid.data.feature_store import FeatureStore
 from densevid.data.store_format import MANIFEST
 from densevid.errors import InputError
-from densevid.video.inputs import find_jobs
+from densevid.video.inputs import find_jobs, local_path
 
 if TYPE_CHECKING:
     from densevid.data.feature_source import FeatureSource
@@ -41,10 +41,15 @@ class Input:
 
 def find_inputs(arguments: Iterable[str | Path]) -> tuple[list[Input], list[str]]:
     """Everything that was named, and a line for each argument that is nothing."""
-    paths = [Path(argument) for argument in arguments]
-    stores = [path for path in paths if (path / MANIFEST).is_file()]
+    paths: list[Path] = []
     found: list[Input] = []
     problems: list[str] = []
+    for argument in arguments:
+        try:
+            paths.append(local_path(argument))
+        except InputError as error:
+            problems.append(str(error))
+    stores = [path for path in paths if (path / MANIFEST).is_file()]
     for store in stores:
         try:
             found += _of_store(FeatureStore.open(store))

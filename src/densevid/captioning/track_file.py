@@ -20,9 +20,12 @@ def write_track(path: Path, cached: CachedTrack) -> None:
     track = cached.track
     edges = track.clock.seconds(np.arange(len(track) + 1))
     about = {"streams": track.streams, "recipe": track.recipe, "duration": track.duration, "warning": cached.warning}
-    with atomic_path(path) as temporary:
-        arrays = {"values": np.ascontiguousarray(track.values), "edges": edges}
-        save_file(arrays, temporary, metadata={"densevid": json.dumps(about)})
+    arrays = {"values": np.ascontiguousarray(track.values), "edges": edges}
+    try:
+        with atomic_path(path) as temporary:
+            save_file(arrays, temporary, metadata={"densevid": json.dumps(about)})
+    except SafetensorError as error:  # a full disk, for one, which it does not tell as an OSError
+        raise InputError(f"cannot write {path}: {error}") from error
 
 
 def read_track(path: Path, recipe: str) -> CachedTrack | None:

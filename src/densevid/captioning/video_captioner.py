@@ -17,9 +17,10 @@ from densevid.captioning.cache import Cache, CachedTrack, code_key, content_key,
 from densevid.captioning.chosen_events import Choice, ChosenEvents, Span, beyond_text, chosen_events
 from densevid.captioning.installed_models import InstalledModel, find_model
 from densevid.captioning.video_captions import FoundEvents, VideoCaptions, shown_name
-from densevid.errors import InputError
+from densevid.errors import ArgumentError, InputError
 from densevid.events import Event
 from densevid.progress import Watch, unwatched
+from densevid.video.inputs import local_path
 
 if TYPE_CHECKING:
     from densevid.checkpoint import LoadedModel
@@ -42,6 +43,8 @@ class VideoCaptioner:
 
     def __init__(self, model: InstalledModel, *, device: Device = "auto", cache: Cache | None = None) -> None:
         self.model, self.device = model, device
+        if device == "cuda":  # said even where the cache knows all: what is asked for is not there
+            self._require_gpu()
         self.cache = cache if cache is not None else usual_cache()
 
     def __repr__(self) -> str:
@@ -62,7 +65,8 @@ class VideoCaptioner:
         choice = Choice(top, dense, None if segments is None else tuple(segments))
         told: VideoCaptions | FoundEvents
         if isinstance(video, Path | str):
-            told = self.caption_file(Path(video), Path(video).stem, choice)
+            path = local_path(video)
+            told = self.caption_file(path, path.stem, choice)
         else:
             told = self._find(video, None, choice, unwatched)
         if told.left_out:
@@ -97,7 +101,10 @@ class VideoCaptioner:
 
     def track(self, path: Path, watch: Watch = unwatched, content: str | None = None) -> CachedTrack:
         """The features of a video file as the model reads them, from the cache where they are there."""
+        from densevid.video.container import require_video
+
         content = content or (content_key(path) if path.is_file() else None)
+        require_video(path)  # before a model is loaded for it
         recipe = self.extractor.recipe.id
         cached = self.cache.track(content, recipe) if content else None
         if cached is None:
@@ -150,10 +157,8 @@ class VideoCaptioner:
 
         from densevid.inference.captioner import Captioner
 
-        there = torch.cuda.is_available()
-        if self.device == "cuda" and not there:
-            raise ModelError("--device cuda: this machine has no usable CUDA device")
-        return Captioner(self.loaded, device="cuda" if there and self.device != "cpu" else "cpu")
+        on_gpu = self.device != "cpu" and torch.cuda.is_available()
+        return Captioner(self.loaded, device="cuda" if on_gpu else "cpu")
 
     @cached_property
     def extractor(self) -> Extractor:
@@ -172,6 +177,13 @@ class VideoCaptioner:
         files = {file.name: fingerprint(file) for file in sorted(self.model.folder.iterdir()) if file.is_file()}
         rooms = [PACKAGE / room for room in ("captioning", "inference", "model", "video")]
         return hash_of({"files": files, "densevid": densevid.__version__, "code": code_key(rooms)})
+
+    @staticmethod
+    def _require_gpu() -> None:
+        import torch
+
+        if not torch.cuda.is_available():
+            raise ArgumentError("{device} cuda: this machine has no usable CUDA device")
 
     def _reduces(self, source: FeatureSource) -> bool:
         """Whether the source holds what the model reads before it is reduced."""

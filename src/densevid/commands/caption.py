@@ -68,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--open", action="store_true", help="show the page in the browser when it is done")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="where to run (auto)")
     parser.add_argument("--no-cache", action="store_true", help="neither use nor keep features and events")
-    parser.add_argument("--progress", choices=("bar", "jsonl", "none"), default="bar", help=argparse.SUPPRESS)
+    parser.add_argument("--progress", choices=("bar", "jsonl", "none"), default="bar", help="how it is told (bar)")
 
 
 def run(args: argparse.Namespace) -> int:

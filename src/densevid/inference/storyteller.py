@@ -79,7 +79,7 @@ class Storyteller:
         if self.summary is None:
             return events
         least = self.summary.least
-        return sorted((event for event in events if event.score > least), key=lambda event: (event.start, event.end))
+        return sorted((event for event in events if event.score > least), key=lambda event: event.place)
 
     def judged(self, selection: Selection, read: ReadVideos) -> Selection:
         """Scores become confidences; what no anchor proposed was only put in to have anything at all: a summary does

@@ -21,6 +21,12 @@ from densevid.errors import InputError, one_line
 
 # Formats that hold pictures themselves. Playlists (hls, dash, concat, image2 ...) are left out on purpose.
 FORMATS = "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,gif,mpegts,mpeg,flv,asf,ogg,mxf,nut,yuv4mpegpipe,apng,ivf"
+# What files of these formats begin with; the boxes of an mp4 have their names behind four bytes of length.
+BEGINNINGS = (
+    *(b"\x1aE\xdf\xa3", b"RIFF", b"GIF8", b"\x00\x00\x01", b"FLV", b"0&\xb2u", b"OggS", b"\x06\x0e+4"),
+    *(b"nut/", b"YUV4MPEG2", b"\x89PNG", b"DKIF"),
+)
+MP4_BOXES = {b"ftyp", b"moov", b"mdat", b"wide", b"free", b"skip", b"pnot", b"styp", b"moof"}
 COUNTS_FROM_ZERO = {"matroska"}  # its duration is the time of the end, wherever the pictures start
 MAX_PIXELS = 8192 * 8192
 READ_BLOCK = 1 << 18
@@ -45,9 +51,17 @@ def open_video(path: Path | str, *, decoder_threads: int = 1) -> Iterator[tuple[
                 options={"max_pixels": str(MAX_PIXELS)},
             )
         except (av.FFmpegError, UnicodeError, ValueError, OSError) as error:
+            if isinstance(error, av.InvalidDataError) and not _begins_like_a_video(path):
+                raise InputError(f"{path}: not a video (no format is recognised)") from error
             raise InputError(f"{path}: not a video that can be read ({_reason(error)})") from error
         with container:
             yield container, _picture_stream(path, container, decoder_threads)
+
+
+def require_video(path: Path | str) -> None:
+    """Raise unless the file can be opened as a video; none of its pictures is decoded."""
+    with open_video(path):
+        pass
 
 
 def declared_seconds(container: InputContainer, stream: VideoStream) -> float | None:
@@ -100,6 +114,13 @@ def _picture_stream(path: Path, container: InputContainer, decoder_threads: int)
 
 def _refuse_to_open(url: str, flags: int, options: dict[str, str]) -> NoReturn:
     raise PermissionError("a video must not refer to other files")
+
+
+def _begins_like_a_video(path: Path) -> bool:
+    """Whether a file that the decoder refused may be the rest of one; it does not say which of the two it means."""
+    with path.open("rb") as file:
+        first = file.read(16)
+    return first.startswith(BEGINNINGS) or first[4:8] in MP4_BOXES
 
 
 def _reason(error: BaseException) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -41,7 +42,7 @@ def find_jobs(arguments: Iterable[str | Path], *, numbered: bool = False) -> tup
     problems: list[str] = []
     for argument in arguments:
         try:
-            for video in _videos_of(Path(argument)):
+            for video in _videos_of(local_path(argument)):
                 found.setdefault(_real(video.path), video)
         except InputError as error:
             problems.append(str(error))
@@ -56,6 +57,13 @@ def find_jobs(arguments: Iterable[str | Path], *, numbered: bool = False) -> tup
         if count[name] > 1
     ]
     return jobs, problems + clashes
+
+
+def local_path(argument: str | Path) -> Path:
+    """The path that was named; an address is none, and Path would make one of it that nobody wrote."""
+    if isinstance(argument, str) and re.match(r"[a-z][a-z0-9+.-]*://", argument, re.IGNORECASE):
+        raise InputError(f"{argument}: an address; nothing is fetched, so download the video first and name its file")
+    return Path(argument)
 
 
 def _ids(found: list[_Found]) -> list[str]:
