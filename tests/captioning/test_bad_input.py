@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -168,6 +169,8 @@ def test_what_can_be_read_of_a_cut_mkv_is_captioned_and_the_loss_is_told(tmp_pat
     said = capsys.readouterr().err
     assert "could not be read" in said and said.count("\n") == 1
     assert "could not be read" in (tmp_path / "cut.densevid.json").read_text()
+    page = (tmp_path / "cut.densevid.html").read_text()
+    assert re.search(r"class=\"notice\".{0,600}could not be read", page, re.DOTALL)
 
 
 def field(content: bytes, box: bytes, offset: int, value: bytes) -> bytes:

@@ -214,6 +214,7 @@ def _index_row(outcome: Outcome, folder: Path) -> IndexRow:
         events=captioned.events if captioned else (),
         poster=_poster(captioned) if captioned else None,
         error=outcome.error,
+        warning=captioned.warning if captioned else None,
     )
 
 

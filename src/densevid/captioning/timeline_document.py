@@ -21,7 +21,6 @@ def timeline_document(captioned: VideoCaptions, target: Target) -> TimelineDocum
     masks = captioned.masks or (None,) * len(captioned.events)  # of given spans there are none
     predicted = (replace(each, mask=mask) for each, mask in zip(_shown(captioned), masks, strict=True))
     events = _with_thumbnails(captioned, (*references(target.references), *predicted))
-    warning = f"; {captioned.warning}" if captioned.warning else ""
     return TimelineDocument(
         title=captioned.title,
         video_id=shown_name(captioned.name),
@@ -30,7 +29,8 @@ def timeline_document(captioned: VideoCaptions, target: Target) -> TimelineDocum
         video=_video(captioned, target),
         model=captioned.model,
         figures=target.figures,
-        provenance=f"densevid {densevid.__version__}, model {captioned.model}, {captioned.chosen}{warning}",
+        provenance=f"densevid {densevid.__version__}, model {captioned.model}, {captioned.chosen}",
+        warning=captioned.warning or "",
     )
 
 

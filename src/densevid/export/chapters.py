@@ -55,7 +55,7 @@ def clock(seconds: float, *, hours: bool = False) -> str:
 
 def _following(events: Iterable[Event]) -> list[Event]:
     """One event per beginning, in the order of time."""
-    longest = sorted((event for event in events if printable(event.sentence)), key=lambda e: (e.start, -e.end))
+    longest = sorted((event for event in events if printable(event.sentence)), key=lambda event: event.place)
     return [event for n, event in enumerate(longest) if n == 0 or event.start - longest[n - 1].start >= 0.001]
 
 

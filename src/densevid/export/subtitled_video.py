@@ -49,7 +49,7 @@ Draw = Callable[[Picture, float], Picture]
 
 def write_subtitled(video: Path, out: Path, events: Sequence[Event], *, burn: bool = False, web: bool = False) -> None:
     """Write `out`, with `web` so that browsers play it; what the file cannot give is one line."""
-    shown = sorted((event for event in events if printable(event.sentence)), key=lambda event: event.start)
+    shown = sorted((event for event in events if printable(event.sentence)), key=lambda event: event.place)
     try:
         with (
             open_video(video) as (source, stream),

@@ -39,7 +39,7 @@ def printable(text: str) -> str:
 
 def _cues(events: Iterable[Event]) -> list[tuple[int, int, Event]]:
     """Events with a sentence, by time, in whole milliseconds."""
-    told = sorted((event for event in events if printable(event.sentence)), key=lambda event: (event.start, event.end))
+    told = sorted((event for event in events if printable(event.sentence)), key=lambda event: event.place)
     times = [(round(event.start * 1000), round(event.end * 1000)) for event in told]
     return [(begin, max(end, begin + SHORTEST), event) for (begin, end), event in zip(times, told, strict=True)]
 

@@ -5,7 +5,7 @@ const VIDEO_ID = document.body.dataset.videoId;
 // What the model says, in the order of the files that the command writes; what people said is not ours to submit.
 const predictions = () => events
   .filter((event) => !event.reference)
-  .sort((a, b) => a.start - b.start || a.end - b.end);
+  .sort((a, b) => a.start - b.start || b.end - a.end);
 
 function save(name, type, text) {
   const link = make("a", "");
