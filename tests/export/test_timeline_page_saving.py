@@ -46,8 +46,8 @@ def test_without_an_id_a_video_is_saved_under_its_title(opened: Opened, document
 
 @pytest.fixture
 def captioned() -> VideoCaptions:
-    """Two events that begin together, the longer one second, as the command orders them."""
-    events = (Event(0, 2, "a cat sits", 0.25), Event(0, 6, "a cat & a dog", 0.5), Event(6, 9.5, "they sleep", 0.75))
+    """Two events that begin together, the longer one first, as the command orders them."""
+    events = (Event(0, 6, "a cat & a dog", 0.5), Event(0, 2, "a cat sits", 0.25), Event(6, 9.5, "they sleep", 0.75))
     return VideoCaptions("a cat", "a cat.mp4", None, 10.0, events, (), "all", "a model", "key")
 
 
