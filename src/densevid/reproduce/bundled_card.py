@@ -49,8 +49,8 @@ and shortly the same with many more videos in which nothing happens:
 
 Choices were made on fifths of the training clips, held out in turn, and on `train-dev`, a tenth of them, always with
 sources of their own. The confidence was fitted on timelines of `train-dev`. `val` decided nothing, but it was not seen
-for the first time: it had been scored twice with the model that came before this one, and once with a second run of this
-one's training, which did not replace it (`docs/bundled.md`).
+for the first time: it had been scored twice with the model that came before this one, and once with a second run of
+this one's training, which did not replace it (`docs/bundled.md`).
 """
 
 LIMITS = """\
