@@ -17,6 +17,7 @@ from densevid.cli import main
 from densevid.errors import InputError
 from densevid.inference.captioner import Captioner
 from densevid.tracks import Clock, FeatureTrack
+from made_videos import constant, make_video
 
 FROZEN = Path(__file__).parent / "frozen_models"
 
@@ -65,7 +66,7 @@ def test_a_newer_format_is_one_clear_line(tmp_path: Path, capsys: pytest.Capture
     shutil.copytree(FROZEN / "format-1", tmp_path / "model")
     config = tmp_path / "model" / "config.toml"
     config.write_text(config.read_text().replace("version = 1", "version = 2"))
-    (tmp_path / "video.mp4").write_bytes(b"whatever")
+    make_video(tmp_path / "video.mp4", constant(1.0, 10.0), size=(64, 48))
     assert main(["caption", str(tmp_path / "video.mp4"), "--model", str(tmp_path / "model")]) == 2
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and "model format 2" in said and "a newer one may read it" in said
