@@ -20,7 +20,7 @@ NOT_SAID, NOT_TOLD = -1, -2  # never equal
 def expected_likeness(words_PKL: Tensor, log_probability_PK: Tensor, power: float) -> Tensor:
     """How like the others each of K candidates is, each counted by `power` of its probability, P x K."""
     chance_PK = (power * log_probability_PK).softmax(dim=1)
-    parts = [likeness(words_PKL) for words_PKL in words_PKL.split(EVENTS_AT_ONCE)]
+    parts = [likeness(some_PKL) for some_PKL in words_PKL.split(EVENTS_AT_ONCE)]
     expected_PK = torch.einsum("pkc,pc->pk", torch.cat(parts), chance_PK)
     return expected_PK.masked_fill(log_probability_PK.isneginf(), -torch.inf)
 

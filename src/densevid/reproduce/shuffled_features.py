@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from densevid.data.feature_source import FeatureSource, unknown_video
 from densevid.errors import InputError
 from densevid.tracks import Extent, FeatureRecipe, FeatureTrack, Streams
+
+
+def dealt_in_a_cycle(videos: Sequence[str], seed: int = 0) -> dict[str, str]:
+    """Another video for each: the next in one random cycle, so that of two or more none gets itself."""
+    dealt = [videos[index] for index in np.random.default_rng(seed).permutation(len(videos)).tolist()]
+    return dict(zip(dealt, [*dealt[1:], *dealt[:1]], strict=True))
 
 
 class ShuffledFeatures:
@@ -20,8 +28,7 @@ class ShuffledFeatures:
         videos = source.videos()
         if len(videos) < 2:
             raise InputError(f"{source}: shuffling needs the features of at least two videos")
-        dealt = [videos[index] for index in np.random.default_rng(seed).permutation(len(videos)).tolist()]
-        self.other = dict(zip(dealt, [*dealt[1:], dealt[0]], strict=True))
+        self.other = dealt_in_a_cycle(videos, seed)
 
     @property
     def streams(self) -> Streams:

@@ -16,23 +16,20 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, stdev
 
-import numpy as np
-
 from densevid.data.clip_collection import ClipCollection
 from densevid.data.timeline_sources import ClipFeatures
 from densevid.errors import InputError, run_main
 from densevid.events import Event, read_events
 from densevid.reproduce.bundled_scores import Told, clip_references, segment_scores
 from densevid.reproduce.caption_baselines import NearestNeighbour, described, most_frequent_sentence
+from densevid.reproduce.shuffled_features import dealt_in_a_cycle
 
 METRICS = ("METEOR", "CIDEr")
 
 
 def of_another_clip(told: Told, seed: int = 0) -> Told:
     """Every clip with the sentence of another, in one random cycle."""
-    videos = sorted(told)
-    dealt = [videos[index] for index in np.random.default_rng(seed).permutation(len(videos)).tolist()]
-    taken = dict(zip(dealt, [*dealt[1:], dealt[0]], strict=True))
+    taken = dealt_in_a_cycle(sorted(told), seed)
     return {video: [replace(told[video][0], sentence=told[other][0].sentence)] for video, other in taken.items()}
 
 
