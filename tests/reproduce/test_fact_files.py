@@ -15,7 +15,7 @@ from densevid.events import Event, write_events
 from densevid.reproduce.definitions import chosen_tables, datasets, rows
 from densevid.reproduce.fact_files import NUMBER, known_facts, made_of, read_facts
 from densevid.reproduce.model_runs import TRAINED, ModelRun
-from densevid.reproduce.predict_models import predicted_seconds
+from densevid.reproduce.prediction_times import predicted_seconds
 from densevid.reproduce.prepared_data import Inputs
 from densevid.reproduce.timeline_data import TimelineData
 

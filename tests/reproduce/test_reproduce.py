@@ -18,6 +18,8 @@ from densevid.artifacts import read_json
 from densevid.cli import main
 from densevid.events import read_events, write_events
 from densevid.reproduce.definitions import datasets, rows, tables
+from densevid.reproduce.prediction_times import time_file
+from densevid.reproduce.table_notes import BESIDE_OTHERS
 
 BARE = """
 import sys
@@ -205,6 +207,20 @@ def test_the_speed_of_a_step_becomes_a_column(clips: Path, results: Path) -> Non
     assert main(words("5", clips, results.parent, "--only", "score")) == 0
     assert line(results, 5, "Masked Transformer, 1 layer")["train_speed"]["mean"] > 0
     assert any(fact.startswith("Training steps timed on ") for fact in table(results, 5)["facts"])
+
+
+def test_predictions_are_timed_again_alone(clips: Path, results: Path) -> None:
+    """Of the first seed; the table then has that time and no other."""
+    title = "Masked Transformer, 2 layers"
+    (told,) = results.glob("predictions/captions-2-*/seed-0/segments.json")
+    before = told.read_bytes()
+    assert main(words("5", clips, results.parent, "--only", "time", "--rows", "captions-2")) == 0
+    facts = json.loads(time_file(told).read_text())
+    assert facts["seconds"] > 0 and facts["videos"] == 6 and told.read_bytes() == before
+    time_file(told).write_text(json.dumps({**facts, "seconds": 3.0}))
+    assert main(words("5", clips, results.parent, "--only", "score")) == 0
+    assert line(results, 5, title)["predict_ms"]["values"] == [500.0]
+    assert BESIDE_OTHERS in table(results, 5)["facts"], "those of other rows"
 
 
 def test_a_row_that_was_timed_elsewhere_says_so(clips: Path, results: Path) -> None:

@@ -13,7 +13,8 @@ from statistics import mean, stdev
 
 from densevid.reproduce.definitions import Table, tables
 from densevid.reproduce.model_runs import ModelRun
-from densevid.reproduce.predict_models import Predictor, Wanted, predicted_seconds
+from densevid.reproduce.predict_models import Predictor, Wanted
+from densevid.reproduce.prediction_times import prediction_times
 from densevid.reproduce.score_predictions import Scorer, part_of, value_of
 from densevid.reproduce.table_lines import Line
 
@@ -65,8 +66,7 @@ def minutes_alone(run: ModelRun) -> float | None:
 
 def _milliseconds(line: Line, place: int, predictor: Predictor) -> float | None:
     files = [predictor.path(each) for each in line.models.get(place, [])]
-    found = [predicted_seconds(file) for file in files if file.exists()]
-    known = [seconds for seconds in found if seconds is not None]
+    known = prediction_times([file for file in files if file.exists()]).values()
     return 1000 * mean(known) if known else None
 
 

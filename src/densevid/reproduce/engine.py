@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from densevid.reproduce.fact_files import read_facts
 from densevid.reproduce.model_runs import ModelRun, Runs
 from densevid.reproduce.paper_data import PaperData
 from densevid.reproduce.predict_models import Predictor, Wanted
+from densevid.reproduce.prediction_times import time_file
 from densevid.reproduce.prepared_data import Inputs, PreparedData
 from densevid.reproduce.table_lines import GRADIENT, Line, lines_of, wanted_by
 from densevid.reproduce.timeline_data import TimelineData
@@ -25,6 +26,7 @@ from densevid.reproduce.train_models import Machine, log_of, note_failure, train
 from densevid.reproduce.train_speed import write_speed
 
 QUICK_STEPS, TIMED_STEPS = 1, 40
+TIMED_KINDS = ("learned", "summary", "calibrated", "segments")
 QUALITATIVE = "end-to-end"
 Report = Callable[[str], None]
 
@@ -147,19 +149,34 @@ class Reproduction:
         return train_all(models, self.data, self.request.machine, limit, self.report)
 
     def time(self) -> list[str]:
-        """Measure the training step of all trained models, one by one, the first seed for all of a row; what failed."""
+        """Time what is trained and predicted, one by one, the first seed for all of a row; what failed."""
         self.claim()
         steps = QUICK_STEPS if self.request.quick else TIMED_STEPS
         todo = [run for run in self.models() if run.seed == 0 and run.trained is not None and not run.measured_speed]
         failed = []
         for run in todo:
-            try:
-                speed = write_speed(run, self.data.training(run.row), self.request.machine.device, steps=steps)
-                self.report(f"{run.row.name}: {speed:.0f} videos a second")
-            except Exception as error:  # the others are timed all the same
-                failed.append(f"{run.name}: {note_failure(run, error)}")
-                self.report(f"{failed[-1]} (not timed; see {log_of(run)})")
+            step = partial(write_speed, run, self.data.training(run.row), self.request.machine.device, steps=steps)
+            failed += self._timed(run, step, lambda speed: f"{speed:.0f} videos a second learnt from")
+        for each in self._predictions_to_time():
+            predict = partial(self.predictor.time, each)
+            failed += self._timed(self.runs.of(each.row, 0), predict, partial(_told_in, each.kind))
         return failed
+
+    def _predictions_to_time(self) -> list[Wanted]:
+        """Those that a model made and that no time is noted of."""
+        found = [each for each in self.wanted if each.seed == 0 and each.kind in TIMED_KINDS]
+        paths = {each: self.predictor.path(each) for each in found}
+        return [each for each, path in paths.items() if path.exists() and not time_file(path).exists()]
+
+    def _timed(self, run: ModelRun, measure: Callable[[], float], shown: Callable[[float], str]) -> list[str]:
+        """Measure and tell; what failed."""
+        try:
+            self.report(f"{run.row.name}: {shown(measure())}")
+        except Exception as error:  # the others are timed all the same
+            failed = f"{run.name}: {note_failure(run, error)}"
+            self.report(f"{failed} (not timed; see {log_of(run)})")
+            return [failed]
+        return []
 
     def predict(self) -> list[str]:
         """Predict what is not predicted; what could not be."""
@@ -227,6 +244,10 @@ class Reproduction:
             return []
         soda, test = self.request.dataset.soda, self.data.test()
         return [write_pages(predictions, test.references, soda, self.folder / "pages", rows()[QUALITATIVE].title)]
+
+
+def _told_in(kind: str, seconds: float) -> str:
+    return f"{1000 * seconds:.1f} ms a video to predict ({kind})"
 
 
 def facts_of(data: PreparedData) -> dict[str, Any]:

@@ -15,7 +15,8 @@ from typing import Any
 from densevid.reproduce.choice_costs import Costs
 from densevid.reproduce.definitions import Column, Dataset, Table
 from densevid.reproduce.model_runs import ModelRun
-from densevid.reproduce.predict_models import Predictor, Wanted, predicted_seconds
+from densevid.reproduce.predict_models import Predictor, Wanted
+from densevid.reproduce.prediction_times import prediction_times
 from densevid.reproduce.score_predictions import Scorer, events_per_video, part_of, value_of
 from densevid.reproduce.table_lines import GRADIENT, Group, Line
 from densevid.reproduce.table_notes import CHANGED, QUICK, TableNotes
@@ -131,7 +132,7 @@ class Filler:
     def _line(self, table: Table, line: Line, notes: TableNotes) -> FilledLine:
         cells = [self._cell(line, place, column) for place, column in enumerate(table.columns)]
         told, summaries = self._told(table, line), self._of(table, line, "summary")
-        seconds = [value for file in told if (value := predicted_seconds(file)) is not None]
+        seconds = prediction_times(told).values()
         return FilledLine(
             line.title,
             line.group,
@@ -141,7 +142,7 @@ class Filler:
             summary_events=Cell(tuple(map(events_per_video, summaries)), len(summaries)),
             train_minutes=self._training(line),
             train_speed=self._speed(line),
-            predict_ms=Cell(tuple(1000 * value for value in seconds), len(told)),
+            predict_ms=Cell(tuple(1000 * value for value in seconds), len(seconds)),
             notes=notes.of(line),
             curve=self._curve(table, line, told),
             rows=line.rows,

@@ -8,14 +8,15 @@ sentence of the true event they overlap most), and each of the first two and `se
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
-from densevid.artifacts import hash_of, provenance
+from densevid.artifacts import hash_of, provenance, write_json
 from densevid.checkpoint import model_files
 from densevid.config import InferenceConfig
 from densevid.data.annotations import read_annotations
@@ -24,12 +25,13 @@ from densevid.errors import InputError, one_line
 from densevid.events import Event, read_events, write_events
 from densevid.inference.devices import model_of
 from densevid.inference.fit_calibration import fit_calibration
-from densevid.inference.predict import OpenedJob, PredictionJob, open_job
+from densevid.inference.predict import OpenedJob, PredictionJob, Predictions, open_job
 from densevid.inference.storyteller import Storyteller
 from densevid.intervals import temporal_iou
 from densevid.reproduce.baselines import write_baselines
-from densevid.reproduce.fact_files import NUMBER, known_facts, made_of, read_facts
+from densevid.reproduce.fact_files import known_facts, made_of, read_facts
 from densevid.reproduce.model_runs import ModelRun, Runs
+from densevid.reproduce.prediction_times import time_file
 from densevid.reproduce.prepared_data import EventSet, PreparedData
 from densevid.reproduce.shuffled_features import ShuffledFeatures
 from densevid.reproduce.train_models import log_of, note_failure
@@ -38,7 +40,6 @@ SHUFFLED = {"shuffled": "learned", "shuffled-summary": "summary", "shuffled-segm
 ORACLE = {"oracle": "learned", "oracle-summary": "summary"}
 BASELINES = ("whole_video", "prior_grid", "change_points", "frequent_whole_video")
 GIVEN_SEGMENTS = ("segments_nearest", "segments_most_frequent")
-Report = Callable[[str], None]
 EventLists = dict[str, list[Event]]
 
 
@@ -103,6 +104,19 @@ class Predictor:
         return _made_of(path, spans)
 
     def _run(self, run: ModelRun, wanted: Wanted, path: Path) -> None:
+        told, facts = _timed(self._opened(run, wanted))
+        block = provenance(config_hash=told.config.hash, inputs=model_files(run.model), model=run.hash, **facts)
+        write_events(path, told.events, provenance=block)
+
+    def time(self, wanted: Wanted) -> float:
+        """Predict once more, for the time alone, and note it beside the predictions; seconds a video."""
+        run = self.runs.of(wanted.row, wanted.seed)
+        told, facts = _timed(self._opened(run, wanted))
+        about = provenance(config_hash=told.config.hash, model=run.hash)
+        write_json(time_file(self.path(wanted)), {**facts, "provenance": about})
+        return facts["seconds"] / facts["videos"]
+
+    def _opened(self, run: ModelRun, wanted: Wanted) -> OpenedJob:
         test = self.data.test(run.row.streams)
         kind = SHUFFLED.get(wanted.kind, wanted.kind)
         job = PredictionJob(
@@ -119,19 +133,7 @@ class Predictor:
             opened = replace(opened, teller=calibrated(opened, self.data.held_out()))
         if wanted.kind in SHUFFLED:
             opened = replace(opened, source=ShuffledFeatures(opened.source))
-        if torch.cuda.is_available():
-            replace(opened, videos=opened.videos[:1]).run()  # kernels are compiled outside the measured time
-        begun = time.perf_counter()
-        told = opened.run()
-        seconds = time.perf_counter() - begun
-        if told.interrupted:
-            raise KeyboardInterrupt
-        if told.failures:
-            raise InputError(next(iter(told.failures.values())))
-        device = opened.captioner.device
-        facts = {"seconds": seconds, "videos": len(told.events), "device": str(device), "device_name": model_of(device)}
-        block = provenance(config_hash=told.config.hash, inputs=model_files(run.model), model=run.hash, **facts)
-        write_events(path, told.events, provenance=block)
+        return opened
 
     def _oracle(self, learned: Wanted, path: Path) -> str | None:
         if reason := self.predict(learned):
@@ -164,12 +166,20 @@ def _made_of(path: Path, source: Path) -> bool:
     return facts is not None and source.exists() and made_of(facts, [source])
 
 
-def predicted_seconds(path: Path) -> float | None:
-    """Seconds a video, as they were measured when the file was written; None where nothing was computed."""
-    noted = known_facts(path, provenance=dict)
-    facts = noted["provenance"] if noted else {}
-    known = all(isinstance(facts.get(name), NUMBER) for name in ("seconds", "videos"))
-    return facts["seconds"] / facts["videos"] if known and facts["videos"] else None
+def _timed(opened: OpenedJob) -> tuple[Predictions, dict[str, Any]]:
+    """Predict; what was told, and how long it took on what."""
+    if torch.cuda.is_available():
+        replace(opened, videos=opened.videos[:1]).run()  # kernels are compiled outside the measured time
+    begun = time.perf_counter()
+    told = opened.run()
+    seconds = time.perf_counter() - begun
+    if told.interrupted:
+        raise KeyboardInterrupt
+    if told.failures:
+        raise InputError(next(iter(told.failures.values())))
+    device = opened.captioner.device
+    facts = {"seconds": seconds, "videos": len(told.events), "device": str(device), "device_name": model_of(device)}
+    return told, facts
 
 
 def with_true_sentences(events: Sequence[Event], truth: Sequence[Event]) -> list[Event]:

@@ -17,13 +17,15 @@ from densevid.artifacts import read_json
 from densevid.reproduce.changed_settings import replaced
 from densevid.reproduce.definitions import Table, rows
 from densevid.reproduce.model_runs import ModelRun
-from densevid.reproduce.predict_models import Predictor, predicted_seconds
+from densevid.reproduce.predict_models import Predictor
+from densevid.reproduce.prediction_times import prediction_times
 from densevid.reproduce.score_predictions import LENGTHS
 from densevid.reproduce.span_baselines import Spans
 from densevid.reproduce.table_lines import GRADIENT, Line
 
 QUICK = "quick: a check of the machinery, not a result"
 CHANGED = "changed with --set: "
+BESIDE_OTHERS = "Some predictions were timed as they were made, beside what else was on the device: see --only time"
 TIMED = ("training steps timed", "predictions timed")
 FilesOf = Callable[[Line], Sequence[Path]]
 
@@ -86,7 +88,9 @@ class TableNotes:
 
     def _timed(self) -> list[str]:
         names = {what: sorted({name for some in told for name in some}) for what, told in self._devices.items()}
-        return [f"{what.capitalize()} on {', '.join(names[what])}" for what in TIMED if names[what]]
+        facts = [f"{what.capitalize()} on {', '.join(names[what])}" for what in TIMED if names[what]]
+        came = any(file in self.timed(line) for line in self.lines for file in self._predictions(line))
+        return [*facts, BESIDE_OTHERS] if came else facts
 
     def _elsewhere(self, line: Line) -> list[str]:
         """The devices of a line that are not those of most lines."""
@@ -117,7 +121,7 @@ class TableNotes:
         return [path] if path is not None and path.exists() else []
 
     def _predictions(self, line: Line) -> Iterable[Path]:
-        return (file for file in self.timed(line) if predicted_seconds(file) is not None)
+        return prediction_times(self.timed(line))
 
 
 def device_of(file: Path) -> str:
