@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote_to_bytes
 
@@ -13,7 +14,7 @@ import pytest
 
 from densevid.errors import InputError
 from densevid.events import Event
-from densevid.export.document import ShownEvent, ShownVideo, TimelineDocument
+from densevid.export.document import ShownEvent, ShownVideo, TimelineDocument, references
 from densevid.export.entries import MASK_POINTS, mask_bytes
 from densevid.export.markup import clock_text, escaped
 from densevid.export.page_parts import PAGE
@@ -93,3 +94,9 @@ def test_an_embedded_video_is_whole(tmp_path: Path) -> None:
     page = timeline_page(TimelineDocument("title", 1, video=ShownVideo.embedded(path)))
     found = re.search(r'id="embedded-video" data-type="video/webm">([^<]+)<', page)
     assert found and base64.b64decode(found[1]) == path.read_bytes()
+
+
+def test_a_timeline_of_no_video_has_no_place_for_one() -> None:
+    document = TimelineDocument("composed", 10.0, references([Event(0.0, 5.0, "a dog runs")]))
+    assert '<section class="stage" aria-label="Video">' in timeline_page(document)
+    assert '<section class="stage" aria-label="Video" hidden>' in timeline_page(replace(document, watchable=False))

@@ -91,3 +91,13 @@ def test_it_fits_a_phone_and_axe_finds_no_barrier(page: Any, look: str) -> None:
     assert page.evaluate("() => document.documentElement.scrollWidth") <= 320
     result = axe.run(page, options={"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]})
     assert not result.violations_count, result.generate_report()
+
+
+def test_references_stand_above_what_was_predicted() -> None:
+    said, truth = Event(0.0, 5.0, "a dog runs"), Event(5.0, 20.0, "a dog sleeps")
+    row = IndexRow("video", Path("video.html"), 10.0, (said,), references=(truth,))
+    page = index_page("Both", [row], model="m", about="What <this> is")
+    assert page.index(">Reference<") < page.index(">Predicted<")
+    assert 'x="0.0" width="250.0"' in page and 'x="250.0" width="750.0"' in page, "one clock for both, to the last end"
+    assert '<p class="about">What &lt;this&gt; is</p>' in page
+    assert ">Reference<" not in index_page("One", [IndexRow("video", None, 10.0, (said,))], model="m")

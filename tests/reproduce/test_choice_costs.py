@@ -14,9 +14,10 @@ from densevid.reproduce.definitions import Column, Table, datasets, tables
 from densevid.reproduce.filled_table import Cell, FilledLine, FilledTable
 from densevid.reproduce.model_runs import TRAINED, Runs
 from densevid.reproduce.predict_models import Predictor, Wanted
+from densevid.reproduce.prediction_times import time_file
 from densevid.reproduce.prepared_data import Inputs
 from densevid.reproduce.present import markdown
-from densevid.reproduce.ranking import choices, ranking_table
+from densevid.reproduce.ranking import as_json, choices, ranking_table
 from densevid.reproduce.score_predictions import Scorer
 from densevid.reproduce.table_lines import lines_of
 from densevid.reproduce.timeline_data import TimelineData
@@ -44,26 +45,39 @@ def test_time_alone_counts_and_minutes_where_it_is_not_known() -> None:
 def test_what_is_not_timed_has_no_cost_and_never_a_false_zero() -> None:
     """Both have the reference's model; the files that their score is of take their own time, or are not timed."""
     lines = (line("ours", 8), line("no summary", 6), line("fitted", 9))
-    table = filled(Costs((Cost(4, 10), Cost(4, 40), Cost(4, None))), *lines)
+    table = filled(Costs((Cost(4, 10), Cost(4, 40, True), Cost(4, None, True))), *lines)
     assert {choice.title: choice.cost for choice in choices(table)} == {"no summary": 0, "fitted": None}
     assert ranking_table(table).rows[1] == ["fitted", "+1.00", "this", "–", "–"]
-    slower = filled(Costs((Cost(4, 40), Cost(4, 10), Cost(4, 60))), *lines)
+    slower = filled(Costs((Cost(4, 40), Cost(4, 10, True), Cost(4, 60, True))), *lines)
     assert {choice.title: choice.cost for choice in choices(slower)} == {"no summary": 300, "fitted": 50}
 
 
 def test_differences_within_the_spread_of_seeds_come_last() -> None:
-    lines = (line("ours", 8), line("free and tiny", 7.9), line("dear", 6, 5), line("tiny", 8.2, 20))
-    costs = (Cost(10, 10), Cost(10, 10), Cost(5, 10), Cost(20, 10))
-    table = filled(Costs(costs, spread=0.25, seeds=3), *lines)
+    """From the mean of the reference's seeds, 8.25, whose deviation is .25; a line of one seed adds its own."""
+    lines = (
+        line("ours", 8),
+        line("free and tiny", 7.9),
+        line("dear", 6, 5),
+        line("tiny", 8.8, 20),
+        line("greedy", 8.1),
+    )
+    costs = (Cost(10, 10), Cost(10, 10), Cost(5, 10), Cost(20, 10), Cost(10, 10, True))
+    table = filled(Costs(costs, {"SODA_c": (8.0, 8.25, 8.5)}), *lines)
     found = choices(table)
-    assert [choice.title for choice in found] == ["dear", "tiny", "free and tiny"]
-    assert [choice.within_noise for choice in found] == [False, True, True]
-    assert ranking_table(table).rows[2] == ["free and tiny", "-0.10", "within noise", "–", "–"]
+    assert [choice.title for choice in found] == ["greedy", "dear", "tiny", "free and tiny"]
+    assert [choice.is_clear for choice in found] == [True, True, False, False]
+    assert found[1].noise == pytest.approx(2 * 0.25 * (4 / 3) ** 0.5) and found[0].noise == 0
+    rows = ranking_table(table).rows
+    assert rows[0][:3] == ["greedy", "+0.10", "this"], "the same weights: from the same seed"
+    assert rows[1][:3] == ["dear", "-2.25", "ours"]
+    assert rows[3] == ["free and tiny", "-0.35", "within noise", "–", "–"]
     text = markdown(table, [])
-    note = text.index("- Within noise: smaller than the standard deviation of ours over 3 seeds, 0.25 SODA_c.")
-    assert note > text.index("| dear | -2.00 |")
-    assert choices(filled(Costs(costs), *lines))[0].title == "free and tiny"
-    assert "How far apart seeds lie in SODA_c is not known" in markdown(filled(Costs(costs), *lines), [])
+    assert text.index("over 3 seeds, which has a standard deviation of 0.25 SODA_c.") > text.index("| dear | -2.25 |")
+    assert [each["better"] for each in as_json(table)] == ["this", "ours", "within noise", "within noise"]
+    unknown = filled(Costs(costs), *lines)
+    assert next(choice.title for choice in choices(unknown)) == "greedy", "of the others it is not known"
+    assert ranking_table(unknown).rows[1][2] == "not known"
+    assert "How far apart seeds lie in SODA_c is not known" in markdown(unknown, [])
 
 
 @pytest.fixture
@@ -87,13 +101,14 @@ def test_costs_as_steps_note_them(predictor: Predictor, tmp_path: Path) -> None:
     for seed, sentence in enumerate(sentences):
         for kind, seconds in (("learned", 4.0), ("summary", 1.0), ("calibrated", 2.0)):
             path = predictor.path(Wanted("end-to-end", kind, seed))
-            write_events(path, {"v": [Event(0.0, 8.0, sentence)]}, provenance={"seconds": seconds, "videos": 2})
+            write_events(path, {"v": [Event(0.0, 8.0, sentence)]}, provenance={"seconds": 9999.0, "videos": 2})
+            write_json(time_file(path), {"seconds": seconds, "videos": 2})
     scorer = Scorer((truth,), predictor.data.dataset.soda)
     costs = costs_of(table, lines, predictor, scorer, 1)
     by_title = {line.title: cost for line, cost in zip(lines, costs.lines, strict=True)}
-    assert by_title[lines[0].title] == Cost(5.0, 500.0)
-    assert by_title["all proposals told, no summary"] == Cost(5.0, 2000.0)
-    assert by_title["summary by fitted confidence"] == Cost(5.0, 1000.0)
+    assert by_title[lines[0].title] == Cost(5.0, 500.0, True)
+    assert by_title["all proposals told, no summary"] == Cost(5.0, 2000.0, True)
+    assert by_title["summary by fitted confidence"] == Cost(5.0, 1000.0, True)
     rewarded, detached = (next(line for line in lines if line.rows == (row,)) for row in ("reward", "detached"))
     assert by_title[detached.title] == Cost(2.5, None)
     assert by_title[rewarded.title].train_minutes == pytest.approx(7.0), "with the model that it starts from"
@@ -102,5 +117,5 @@ def test_costs_as_steps_note_them(predictor: Predictor, tmp_path: Path) -> None:
         for s in range(3)
     ]
     mean = sum(scores) / 3
-    assert costs.seeds == 3 and len(set(scores)) > 1
-    assert costs.spread == pytest.approx((sum((score - mean) ** 2 for score in scores) / 2) ** 0.5)
+    assert costs.reference["SODA_c"] == pytest.approx(scores) and len(set(scores)) > 1
+    assert costs.spread("SODA_c") == pytest.approx((sum((score - mean) ** 2 for score in scores) / 2) ** 0.5)

@@ -214,6 +214,8 @@ def test_predictions_are_timed_again_alone(clips: Path, results: Path) -> None:
     title = "Masked Transformer, 2 layers"
     (told,) = results.glob("predictions/captions-2-*/seed-0/segments.json")
     before = told.read_bytes()
+    for file in results.rglob("*.time.json"):
+        file.unlink()
     assert main(words("5", clips, results.parent, "--only", "time", "--rows", "captions-2")) == 0
     facts = json.loads(time_file(told).read_text())
     assert facts["seconds"] > 0 and facts["videos"] == 6 and told.read_bytes() == before
@@ -221,13 +223,15 @@ def test_predictions_are_timed_again_alone(clips: Path, results: Path) -> None:
     assert main(words("5", clips, results.parent, "--only", "score")) == 0
     assert line(results, 5, title)["predict_ms"]["values"] == [500.0]
     assert BESIDE_OTHERS in table(results, 5)["facts"], "those of other rows"
+    assert main(words("5", clips, results.parent, "--only", "time")) == 0
+    assert main(words("5", clips, results.parent, "--only", "score")) == 0
+    assert BESIDE_OTHERS not in table(results, 5)["facts"], "all are timed"
 
 
 def test_a_row_that_was_timed_elsewhere_says_so(clips: Path, results: Path) -> None:
-    (file,) = results.glob("predictions/captions-6-*/seed-0/segments.json")
-    content = json.loads(file.read_text())
-    content["provenance"]["device_name"] = "Other GPU"
-    file.write_text(json.dumps(content))
+    assert main(words("5", clips, results.parent, "--only", "time")) == 0
+    (file,) = results.glob("predictions/captions-6-*/seed-0/segments.time.json")
+    file.write_text(json.dumps({**json.loads(file.read_text()), "device_name": "Other GPU"}))
     assert main(words("5", clips, results.parent, "--only", "score")) == 0
     notes = {each["title"]: each["notes"] for each in table(results, 5)["lines"]}
     odd = [title for title, told in notes.items() if any("timed on Other GPU, most others on" in note for note in told)]
@@ -279,6 +283,10 @@ def test_several_runs_at_a_time_and_seeds(clips: Path, tmp_path: Path) -> None:
         (["1", "--clips", "nowhere"], "clips.json: no such file"),
         (["1", "--set", "model.depth=3", "--clips", "CLIPS"], "unknown key model.depth"),
         (["5", "--set", "model.layers=1"], "--set model.layers=1: this is all that row captions-1 is about"),
+        (["1", "--clips", "CLIPS", "--rows", ","], "--rows: names no row"),
+        (["1", "--clips", "CLIPS", "--annotations", "x"], "--annotations: --data msvd-timelines has no use for it"),
+        (["1", "--clips", "CLIPS", "--only", "predict"], "none of these models is trained; do that first"),
+        (["1", "--clips", "CLIPS", "--device", "cuda:99"], "cuda:99"),
     ],
 )
 def test_what_is_wrong_is_one_line(
@@ -288,3 +296,13 @@ def test_what_is_wrong_is_one_line(
     assert main(["reproduce", *more, "--data", "msvd-timelines", "--quick", "--out", str(tmp_path / "out")]) == 2
     lines = capsys.readouterr().err.strip().splitlines()
     assert len(lines) == 1 and message in lines[0]
+
+
+@pytest.mark.parametrize("more", [[], ["--plan"], ["--annotations", "x"], ["--features", "x"]])
+@pytest.mark.parametrize("data", ["activitynet", "youcook2"])
+def test_the_papers_data_need_two_folders(
+    data: str, more: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["reproduce", "1", "--data", data, *more, "--out", str(tmp_path / "out")]) == 2
+    (told,) = capsys.readouterr().err.strip().splitlines()
+    assert f"--data {data} needs --annotations FOLDER and --features FOLDER" in told

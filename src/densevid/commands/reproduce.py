@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from densevid.reproduce.engine import Reproduction
 
-STEPS = ("train", "time", "predict", "score")
+STEPS = ("train", "predict", "time", "score")
 DATA = ("msvd-timelines", "msrvtt-timelines", "activitynet", "youcook2")
 
 
@@ -63,16 +63,14 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     steps = [arguments.only] if arguments.only else STEPS
     failed = reproduction.train() if "train" in steps else []
+    failed += reproduction.predict() if "predict" in steps else []
     failed += reproduction.time() if "time" in steps else []
-    missing = reproduction.predict() if "predict" in steps else []
-    for line in missing:
-        _say(f"not predicted: {line}")
     for path in reproduction.score() if "score" in steps else []:
         print(path)
     if failed:
         from densevid.errors import InputError
 
-        raise InputError(f"{len(failed)} models failed: {failed[0]}")
+        raise InputError(f"{len(failed)} failed: {failed[0]}")
     return 0
 
 
@@ -85,8 +83,9 @@ def _reproduction(arguments: argparse.Namespace) -> Reproduction:
 
     _check(arguments)
     dataset = datasets()[arguments.data]
+    _check_inputs(arguments, dataset.family)
     tables = chosen_tables(arguments.table, dataset)
-    only_rows = tuple(part.strip() for part in (arguments.rows or "").split(",") if part.strip())
+    only_rows = _names(arguments.rows)
     require_differences(tables, dataset, arguments.set, only_rows)
     request = Request(
         dataset=dataset,
@@ -110,9 +109,28 @@ def _check(arguments: argparse.Namespace) -> None:
         value = getattr(arguments, name)
         if value is not None and value < least:
             raise InputError(f"--{name} must be at least {least}, got {value}")
-    for row in (part.strip() for part in (arguments.rows or "").split(",")):
-        if row and row not in rows():
+    if arguments.rows is not None and not _names(arguments.rows):
+        raise InputError("--rows: names no row")
+    for row in _names(arguments.rows):
+        if row not in rows():
             raise InputError(f"--rows: there is no row {row!r}; there are {', '.join(rows())}")
+
+
+def _check_inputs(arguments: argparse.Namespace, family: str) -> None:
+    """What would be ignored is refused, and a device that is not there, once for all models."""
+    from densevid.errors import InputError
+    from densevid.training.run import pick_device
+
+    useless = "annotations" if family == "timelines" else "clips"
+    if getattr(arguments, useless) is not None:
+        needed = "--clips" if family == "timelines" else "--annotations and --features"
+        raise InputError(f"--{useless}: --data {arguments.data} has no use for it; it is made of {needed}")
+    if arguments.only != "score" and not arguments.plan:
+        pick_device(arguments.device)
+
+
+def _names(text: str | None) -> tuple[str, ...]:
+    return tuple(part.strip() for part in (text or "").split(",") if part.strip())
 
 
 def _say(line: str) -> None:

@@ -129,6 +129,7 @@ class TimelineDocument:
     """One video and its events; `video_id` is its key in an event file (without one: the title).
 
     `warning` is what a reader must know before trusting the timeline, as that a part of the video was unreadable.
+    `watchable`: there is a video somewhere, be it on the reader's disk; not of timelines composed of features.
     """
 
     title: str
@@ -140,6 +141,7 @@ class TimelineDocument:
     figures: tuple[Figure, ...] = ()
     video_id: str = ""
     warning: str = ""
+    watchable: bool = True
 
     def __post_init__(self) -> None:
         if not 0 < self.duration < math.inf:

@@ -27,7 +27,7 @@ MOST_BARS = 200
 class IndexRow:
     """One video: where its page lies, seen from the index, and what happens in it; or why there is none.
 
-    `poster` is a JPEG, `warning` what to know before trusting the events.
+    `poster` is a JPEG, `warning` what to know before trusting the events. `references` are drawn above the events.
     """
 
     name: str
@@ -37,10 +37,11 @@ class IndexRow:
     poster: bytes | None = None
     error: str | None = None
     warning: str | None = None
+    references: tuple[Event, ...] = ()
 
 
-def index_page(title: str, rows: Sequence[IndexRow], *, model: str) -> str:
-    """The whole page as text; whatever comes from a file is escaped."""
+def index_page(title: str, rows: Sequence[IndexRow], *, model: str, about: str = "") -> str:
+    """The whole page as text; whatever comes from a file is escaped. `about` is what to know before reading on."""
     done = [row for row in rows if row.error is None]
     css, script = page_part("frame.css") + page_part("index.css"), page_part("index.js")
     parts = {
@@ -50,6 +51,7 @@ def index_page(title: str, rows: Sequence[IndexRow], *, model: str) -> str:
         "script": script,
         "title": escaped(title),
         "facts": escaped(_facts(rows, done)),
+        "about": f'<p class="about">{escaped(about)}</p>' if about else "",
         "videos": "\n".join(map(_video, done)),
         "failures": _failures([row for row in rows if row.error is not None]),
         "provenance": escaped(f"densevid {densevid.__version__}, model {model}"),
@@ -67,7 +69,7 @@ def _video(row: IndexRow) -> str:
     name = f"<bdi>{escaped(printable(row.name))}</bdi>"
     about = f"{clock_text(row.duration or 0.0)} · {count_text(len(row.events), 'event')}"
     head = f'<div class="head"><h2>{_link(row, "", "", name)}</h2><p>{about}</p></div>'
-    told = f"{head}{notice(row.warning)}{_strip(row)}{_said(row)}"
+    told = f"{head}{notice(row.warning)}{_strips(row)}{_said(row)}"
     return f'<article class="video">{_picture(row)}<div>{told}</div></article>'
 
 
@@ -88,13 +90,21 @@ def _link(row: IndexRow, moment: str, kind: str, content: str, *, hidden: bool =
     return f'<a class="{kind}" href="{escaped(address)}"{skipped}>{content}</a>'
 
 
-def _strip(row: IndexRow) -> str:
-    """The timeline in small; shapes have attributes, which a page without inline styles may use."""
-    end = max([row.duration or 0.0, *(event.end for event in row.events)]) or 1.0
+def _strips(row: IndexRow) -> str:
+    """The timeline in small, below that of the references if there are any."""
+    end = max([row.duration or 0.0, *(event.end for event in (*row.events, *row.references))]) or 1.0
+    if not row.references:
+        return _strip(row.events, end)
+    both = (("Reference", row.references), ("Predicted", row.events))
+    return "".join(f'<p class="strip-name">{name}</p>{_strip(events, end)}' for name, events in both)
+
+
+def _strip(events: Sequence[Event], end: float) -> str:
+    """Shapes have attributes, which a page without inline styles may use."""
     bars = "".join(
         f'<rect x="{1000 * event.start / end:.1f}" width="{max(3.0, 1000 * event.seconds / end):.1f}" height="10" '
         f'data-hue="{place % HUES}"/>'
-        for place, event in enumerate(row.events[:MOST_BARS])
+        for place, event in enumerate(events[:MOST_BARS])
     )
     return f'<svg class="strip" viewBox="0 0 1000 10" preserveAspectRatio="none" aria-hidden="true">{bars}</svg>'
 

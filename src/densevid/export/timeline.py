@@ -53,6 +53,7 @@ def timeline_page(document: TimelineDocument) -> str:
         "figures": _figures(document.figures),
         "downloads": _downloads(document),
         "provenance": escaped(document.provenance),
+        "stage": "" if document.watchable else " hidden",
         **_video_parts(document.video),
     }
     return Template(page_part("timeline.html")).substitute(parts)

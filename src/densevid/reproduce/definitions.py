@@ -21,7 +21,7 @@ Settings = Mapping[str, Mapping[str, Any]]
 Learn = Literal["dense", "proposals", "captions"]
 TASKS: dict[str, Settings] = {
     "dense": {},
-    "proposals": {"training": {"task": "proposals"}, "inference": {"max_words": 1, "beam": 1}},
+    "proposals": {"training": {"task": "proposals"}},
     "captions": {"training": {"task": "captions"}, "model": {"mask": "discrete"}},
 }
 WORDLESS = {"max_words": 1, "beam": 1}  # the least that a captioner can be asked to say

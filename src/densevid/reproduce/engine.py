@@ -11,6 +11,8 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from densevid.artifacts import write_json
 from densevid.errors import InputError
 from densevid.reproduce.definitions import Dataset, Table, rows
@@ -148,19 +150,48 @@ class Reproduction:
         limit = self.request.dataset.quick.get("limit_steps") if self.request.quick else None
         return train_all(models, self.data, self.request.machine, limit, self.report)
 
+    def predict(self) -> list[str]:
+        """Predict what is not predicted, and tell what there is nothing to predict with; what failed."""
+        self.claim()
+        self._use_threads()
+        todo, failed = [each for each in self.wanted if each.kind != GRADIENT], []
+        if not any(self.runs.of(each.row, each.seed).trained for each in todo):
+            raise InputError(f"{self.folder}: none of these models is trained; do that first, with --only train")
+        for number, each in enumerate(todo, start=1):
+            name = f"{each.row}, seed {each.seed}"
+            there = self.predictor.is_there(each)
+            try:
+                reason = self.predictor.predict(each)
+            except Exception as error:  # the others are predicted all the same
+                failed.append(f"{name}, {each.kind}: {note_failure(self.runs.of(each.row, each.seed), error)}")
+                reason = f"{failed[-1]} (see {log_of(self.runs.of(each.row, each.seed))})"
+            if reason:
+                self.report(f"not predicted: {name}, {each.kind}: {reason}")
+            elif not there:
+                self.report(f"{number} of {len(todo)}: {name}: {each.kind} predicted")
+        self.predictor.predict_baselines()
+        self.report("baselines predicted")
+        return failed
+
     def time(self) -> list[str]:
         """Time what is trained and predicted, one by one, the first seed for all of a row; what failed."""
         self.claim()
+        self._use_threads()
         steps = QUICK_STEPS if self.request.quick else TIMED_STEPS
         todo = [run for run in self.models() if run.seed == 0 and run.trained is not None and not run.measured_speed]
         failed = []
         for run in todo:
             step = partial(write_speed, run, self.data.training(run.row), self.request.machine.device, steps=steps)
-            failed += self._timed(run, step, lambda speed: f"{speed:.0f} videos a second learnt from")
+            failed += self._timed(run.row.name, run, step, "{:.0f} videos a second learnt from")
         for each in self._predictions_to_time():
-            predict = partial(self.predictor.time, each)
-            failed += self._timed(self.runs.of(each.row, 0), predict, partial(_told_in, each.kind))
+            run, told = self.runs.of(each.row, 0), f"{{:.4f}} seconds a video to predict ({each.kind})"
+            failed += self._timed(each.row, run, partial(self.predictor.time, each), told)
         return failed
+
+    def _use_threads(self) -> None:
+        """As many as runs have that learn in processes of their own."""
+        if self.request.machine.threads is not None:
+            torch.set_num_threads(self.request.machine.threads)
 
     def _predictions_to_time(self) -> list[Wanted]:
         """Those that a model made and that no time is noted of."""
@@ -168,31 +199,15 @@ class Reproduction:
         paths = {each: self.predictor.path(each) for each in found}
         return [each for each, path in paths.items() if path.exists() and not time_file(path).exists()]
 
-    def _timed(self, run: ModelRun, measure: Callable[[], float], shown: Callable[[float], str]) -> list[str]:
+    def _timed(self, row: str, run: ModelRun, measure: Callable[[], float], told: str) -> list[str]:
         """Measure and tell; what failed."""
         try:
-            self.report(f"{run.row.name}: {shown(measure())}")
+            self.report(f"{row}: {told.format(measure())}")
         except Exception as error:  # the others are timed all the same
             failed = f"{run.name}: {note_failure(run, error)}"
             self.report(f"{failed} (not timed; see {log_of(run)})")
             return [failed]
         return []
-
-    def predict(self) -> list[str]:
-        """Predict what is not predicted; what could not be."""
-        self.claim()
-        todo = [each for each in self.wanted if each.kind != GRADIENT]
-        missing = []
-        for number, each in enumerate(todo, start=1):
-            there = self.predictor.is_there(each)
-            reason = self.predictor.predict(each)
-            if reason:
-                missing.append(f"{each.row}, seed {each.seed}, {each.kind}: {reason}")
-            elif not there:
-                self.report(f"{number} of {len(todo)}: {each.row}, seed {each.seed}: {each.kind} predicted")
-        self.predictor.predict_baselines()
-        self.report("baselines predicted")
-        return missing
 
     def score(self) -> list[Path]:
         """Score what was predicted, fill the tables and write everything that people read; the files."""
@@ -242,12 +257,8 @@ class Reproduction:
         predictions = self.predictor.path(Wanted(QUALITATIVE, "summary", 0))
         if not predictions.exists():
             return []
-        soda, test = self.request.dataset.soda, self.data.test()
-        return [write_pages(predictions, test.references, soda, self.folder / "pages", rows()[QUALITATIVE].title)]
-
-
-def _told_in(kind: str, seconds: float) -> str:
-    return f"{1000 * seconds:.1f} ms a video to predict ({kind})"
+        dataset, references = self.request.dataset, self.data.test().references
+        return [write_pages(predictions, references, dataset, self.folder / "pages", rows()[QUALITATIVE].title)]
 
 
 def facts_of(data: PreparedData) -> dict[str, Any]:

@@ -132,7 +132,7 @@ class Filler:
     def _line(self, table: Table, line: Line, notes: TableNotes) -> FilledLine:
         cells = [self._cell(line, place, column) for place, column in enumerate(table.columns)]
         told, summaries = self._told(table, line), self._of(table, line, "summary")
-        seconds = prediction_times(told).values()
+        seconds = prediction_times(told).values() if line.is_timed else ()
         return FilledLine(
             line.title,
             line.group,

@@ -30,9 +30,15 @@ class PaperData(PreparedData):
     @property
     def annotations(self) -> Path:
         """The folder of the annotation files."""
-        if self.inputs.annotations is None or self.inputs.features is None:
+        return self._folders[0]
+
+    @property
+    def _folders(self) -> tuple[Path, Path]:
+        """Of annotations and of features; neither is of use without the other."""
+        annotations, features = self.inputs.annotations, self.inputs.features
+        if annotations is None or features is None:
             raise InputError(f"--data {self.dataset.name} needs --annotations FOLDER and --features FOLDER")
-        return self.inputs.annotations
+        return annotations, features
 
     @cached_property
     def streams(self) -> Streams:
@@ -97,9 +103,7 @@ class PaperData(PreparedData):
         return tuple(self.annotations / name for name in self.dataset.annotations[part])
 
     def _features(self, part: str, streams: int | None) -> Path:
-        root = self.inputs.features
-        assert root is not None and self.annotations
-        folder = split_folder(root, self.split(part))
+        folder = split_folder(self._folders[1], self.split(part))
         if streams is None:
             return folder
         return narrowed(open_features(folder), streams, self.folder / f"{part}-{streams}-stream")

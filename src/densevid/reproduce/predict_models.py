@@ -34,7 +34,6 @@ from densevid.reproduce.model_runs import ModelRun, Runs
 from densevid.reproduce.prediction_times import time_file
 from densevid.reproduce.prepared_data import EventSet, PreparedData
 from densevid.reproduce.shuffled_features import ShuffledFeatures
-from densevid.reproduce.train_models import log_of, note_failure
 
 SHUFFLED = {"shuffled": "learned", "shuffled-summary": "summary", "shuffled-segments": "segments"}
 ORACLE = {"oracle": "learned", "oracle-summary": "summary"}
@@ -91,8 +90,6 @@ class Predictor:
             self._run(run, wanted, path)
         except InputError as error:  # such as a model too weak to fit confidence on
             return one_line(error)
-        except Exception as error:  # the others are predicted all the same
-            return f"{note_failure(run, error)} (see {log_of(run)})"
         return None
 
     def is_there(self, wanted: Wanted) -> bool:

@@ -23,12 +23,16 @@ def predicted_seconds(path: Path) -> float | None:
     return _seconds_a_video(noted["provenance"] if noted else {})
 
 
+def times_alone(files: Sequence[Path]) -> dict[Path, float]:
+    """Seconds a video of those that were timed alone on the device, by the file that notes them."""
+    found = {time_file(file): _seconds_a_video(known_facts(time_file(file)) or {}) for file in files}
+    return {file: seconds for file, seconds in found.items() if seconds is not None}
+
+
 def prediction_times(files: Sequence[Path]) -> dict[Path, float]:
     """Seconds a video, by the file that notes them: alone on the device if that was measured, else as they came."""
-    alone = {time_file(file): _seconds_a_video(known_facts(time_file(file)) or {}) for file in files}
-    made = {file: predicted_seconds(file) for file in files}
-    known = [{file: each for file, each in some.items() if each is not None} for some in (alone, made)]
-    return known[0] or known[1]
+    came = {file: predicted_seconds(file) for file in files}
+    return times_alone(files) or {file: seconds for file, seconds in came.items() if seconds is not None}
 
 
 def _seconds_a_video(facts: Mapping[str, Any]) -> float | None:

@@ -11,6 +11,7 @@ from densevid.evaluation.report import Table as ShownTable
 from densevid.evaluation.report import as_markdown
 from densevid.reproduce.filled_table import QUICK, Cell, FilledTable
 from densevid.reproduce.latex_table import LatexTable
+from densevid.reproduce.ranking import as_json as ranking_json
 from densevid.reproduce.ranking import noise_note, ranking_table
 from densevid.reproduce.table_plots import plot_bars, plot_recall
 
@@ -105,7 +106,9 @@ def write_table(filled: FilledTable, folder: Path) -> Path:
         pictures.append(folder / f"{name}-recall.png")
     write_text(folder / f"{name}.md", markdown(filled, pictures))
     write_text(folder / f"{name}.tex", latex(filled))
-    write_json(folder / f"{name}.json", {**filled.as_json(), "provenance": provenance(command="reproduce")})
+    ranked = {"ranking": ranking_json(filled)} if filled.table.ranking else {}
+    about = provenance(command="reproduce")
+    write_json(folder / f"{name}.json", {**filled.as_json(), **ranked, "provenance": about})
     return folder / f"{name}.md"
 
 

@@ -6,6 +6,7 @@ The order is by SODA_c of the summary, so that the choice is not ours. An index 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,14 +19,23 @@ from densevid.events import Event, read_events
 from densevid.export.document import ShownEvent, TimelineDocument, references
 from densevid.export.index_page import IndexRow, index_page
 from densevid.export.timeline import timeline_page
+from densevid.reproduce.definitions import Dataset
 
 PLACES = (("best", 3), ("median", 4), ("worst", 3))
 
 
-def write_pages(predictions: Path, reference_files: Sequence[Path], soda: str, folder: Path, model: str) -> Path:
+ABOUT = (
+    "{count} validation videos of {data}, by SODA_c of the {events} events that the model told as a summary: the three"
+    " best, four around the median and the three worst. Of {people} the first one's events and sentences are shown;"
+    " SODA_c is of {judge}."
+)
+JUDGES = {"multi": "the annotator who agrees best", "per_reference": "the mean over annotators"}
+
+
+def write_pages(predictions: Path, reference_files: Sequence[Path], dataset: Dataset, folder: Path, model: str) -> Path:
     """A page a video and an index, the best first; the path of the index."""
     told, truth = read_events(predictions), read_annotations(reference_files[:1])
-    scores = scores_by_video(predictions, reference_files, soda)
+    scores = scores_by_video(predictions, reference_files, dataset.soda)
     chosen = spread_out({video: score for video, score in scores.items() if truth.events.get(video)})
     rows = []
     for number, (place, video, score) in enumerate(chosen, start=1):
@@ -33,9 +43,15 @@ def write_pages(predictions: Path, reference_files: Sequence[Path], soda: str, f
         seconds = truth.durations.get(video) or max(event.end for event in events)
         title = f"{place}: {video}, SODA_c {100 * score:.1f}"
         page = Path(f"{number:02d}-{place}.html")
-        write_text(folder / page, timeline_page(_document(title, seconds, events, told[video], model)))
-        rows.append(IndexRow(title, page, seconds, tuple(told[video])))
-    write_text(folder / "index.html", index_page("Reference and prediction", rows, model=model))
+        document = _document(title, seconds, events, told[video], model)
+        watchable = dataset.family == "paper"  # composed timelines are features, no video
+        write_text(folder / page, timeline_page(replace(document, watchable=watchable)))
+        rows.append(IndexRow(title, page, seconds, tuple(told[video]), references=tuple(events)))
+    people = "one annotator" if len(reference_files) == 1 else f"{len(reference_files)} annotators"
+    about = ABOUT.format(
+        count=len(rows), data=dataset.title, events=dataset.summary_events, people=people, judge=JUDGES[dataset.soda]
+    )
+    write_text(folder / "index.html", index_page("Reference and prediction", rows, model=model, about=about))
     return folder / "index.html"
 
 

@@ -1,20 +1,23 @@
 """What each choice is worth: the difference one row makes, what the better side of it costs, and gain per cost.
 
 The better of two choices is better by some points and takes some more time, in training or in prediction, whichever it
-adds more to. A gain that costs nothing comes first; others are ranked by points per percent of time. Last are those
-that are smaller than the reference's own spread over seeds: which side is better is not known.
+adds more to. A gain that costs nothing comes first; others are ranked by points per percent of time. Last are those of
+which it is not known which side is better: two standard deviations of a difference between seeds are larger.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from statistics import mean
+from typing import Any
 
 from densevid.evaluation.report import Table as ShownTable
 from densevid.reproduce.choice_costs import Cost
-from densevid.reproduce.filled_table import Cell, FilledLine, FilledTable
+from densevid.reproduce.filled_table import FilledLine, FilledTable
 
 FREE = 1.0  # percent of time that is not worth speaking of
+SURE = 2.0  # standard deviations
 
 
 @dataclass(frozen=True)
@@ -26,12 +29,17 @@ class Choice:
     gain: float
     reference_wins: bool
     cost: float | None
-    within_noise: bool = False
+    noise: float | None = 0.0
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether it is known which side is better."""
+        return self.noise is not None and self.gain > self.noise
 
     @property
     def per_cost(self) -> float:
         """Points for each percent of time; infinite where it is free, and zero where that is not known."""
-        if self.cost is None or not self.gain or self.within_noise:
+        if self.cost is None or not self.is_clear:
             return 0.0
         return math.inf if self.cost <= FREE else self.gain / self.cost
 
@@ -57,27 +65,49 @@ class _Side:
 
 
 def choices(filled: FilledTable) -> list[Choice]:
-    """The best bargain first, what is within noise last; a row without numbers is not ranked."""
-    ranking, heads = filled.table.ranking, [column.head for column in filled.table.columns]
-    places = [heads.index(head) for head in ranking["columns"]]
-    by = heads.index(ranking["by"])
+    """The best bargain first, what is not clear last; a row without numbers is not ranked."""
     costs = filled.costs.lines if filled.costs else (None,) * len(filled.lines)
     sides = [_Side(line, cost) for line, cost in zip(filled.lines, costs, strict=True) if line.group == "ours"]
-    reference = next(side for side in sides if side.line is filled.line(ranking["reference"]))
-    spread = (filled.costs.spread if filled.costs else None) or 0.0
+    reference = next(side for side in sides if side.line is filled.line(filled.table.ranking["reference"]))
     others = [side for side in sides if side is not reference]
-    found = [choice for side in others if (choice := _choice(side, reference, by, places, spread)) is not None]
-    return sorted(found, key=lambda choice: (choice.within_noise, -choice.per_cost, -choice.gain))
+    found = [choice for side in others if (choice := _choice(filled, side, reference)) is not None]
+    return sorted(found, key=lambda choice: (not choice.is_clear, -choice.per_cost, -choice.gain))
 
 
-def _choice(side: _Side, reference: _Side, by: int, places: list[int], spread: float) -> Choice | None:
-    cells, own = side.line.cells, reference.line.cells
-    changed = _difference(cells[by], own[by])
+def _choice(filled: FilledTable, side: _Side, reference: _Side) -> Choice | None:
+    ranking, paired = filled.table.ranking, side.cost is not None and side.cost.same_weights
+    changes = {
+        head: _difference(filled, head, side.line, reference.line, paired=paired)
+        for head in {ranking["by"], *ranking["columns"]}
+    }
+    changed = changes[ranking["by"]]
     if changed is None:
         return None
     cost = _cost(reference, side) if changed <= 0 else _cost(side, reference)
-    differences = tuple(_difference(cells[place], own[place]) for place in places)
-    return Choice(side.line.title, differences, abs(changed), changed <= 0, cost, abs(changed) < spread)
+    noise = 0.0 if paired else _noise(filled, side.line)
+    differences = tuple(changes[head] for head in ranking["columns"])
+    return Choice(side.line.title, differences, abs(changed), changed <= 0, cost, noise)
+
+
+def _difference(
+    filled: FilledTable, head: str, line: FilledLine, reference: FilledLine, *, paired: bool
+) -> float | None:
+    """From the reference with the same seeds, or else from the mean over all of its seeds that are known."""
+    place = [column.head for column in filled.table.columns].index(head)
+    known = filled.costs.reference.get(head, ()) if filled.costs else ()
+    own = mean(known) if known and not paired else reference.cells[place].mean
+    told = line.cells[place].mean
+    return None if told is None or own is None else told - own
+
+
+def _noise(filled: FilledTable, line: FilledLine) -> float | None:
+    """How far apart two models that differ in nothing but their seeds may well lie; None: not known."""
+    if filled.costs is None:
+        return 0.0
+    by = filled.table.ranking["by"]
+    spread, known = filled.costs.spread(by), len(filled.costs.reference.get(by, ()))
+    seeds = len(line.cells[[column.head for column in filled.table.columns].index(by)].values)
+    return None if spread is None else SURE * spread * math.sqrt(1 / seeds + 1 / known)
 
 
 def _cost(better: _Side, worse: _Side) -> float | None:
@@ -90,10 +120,6 @@ def _cost(better: _Side, worse: _Side) -> float | None:
 
 def _percent(more: float | None, less: float | None) -> float | None:
     return 100 * (more / less - 1) if more and less else None
-
-
-def _difference(cell: Cell, reference: Cell) -> float | None:
-    return None if cell.mean is None or reference.mean is None else cell.mean - reference.mean
 
 
 def ranking_table(filled: FilledTable) -> ShownTable:
@@ -111,7 +137,7 @@ def ranking_table(filled: FilledTable) -> ShownTable:
             choice.title,
             *("–" if change is None else f"{change:+.2f}" for change in choice.differences),
             _winner(choice),
-            "–" if choice.cost is None or not choice.gain or choice.within_noise else f"{choice.cost:+.0f} %",
+            f"{choice.cost:+.0f} %" if choice.cost is not None and choice.is_clear else "–",
             _bargain(choice),
         ]
         for choice in choices(filled)
@@ -121,24 +147,44 @@ def ranking_table(filled: FilledTable) -> ShownTable:
 
 
 def noise_note(filled: FilledTable) -> str:
-    """What a difference must exceed to be one."""
+    """What a difference must exceed to be one, and from what it is."""
     costs, score = filled.costs, filled.table.ranking["by"]
-    if costs is None or costs.spread is None:
-        return f"How far apart seeds lie in {score} is not known: small differences may be noise."
+    spread = costs.spread(score) if costs else None
+    if costs is None or spread is None:
+        return f"How far apart seeds lie in {score} is not known, so of other weights not which are better."
     title = filled.line(filled.table.ranking["reference"]).title
+    seeds = len(costs.reference[score])
     return (
-        f"Within noise: smaller than the standard deviation of {title} over {costs.seeds} seeds,"
-        f" {costs.spread:.2f} {score}."
+        f"Differences are from the mean of {title} over {seeds} seeds, which has a standard deviation of"
+        f" {spread:.2f} {score}. Within noise: less than two standard deviations of such a difference. Lines that have"
+        " the same weights are compared with the same seed, and have no such noise."
     )
 
 
+def as_json(filled: FilledTable) -> list[dict[str, Any]]:
+    """The choices in their order, at full precision."""
+    heads = filled.table.ranking["columns"]
+    return [
+        {
+            "title": choice.title,
+            "differences": dict(zip(heads, choice.differences, strict=True)),
+            "better": _winner(choice),
+            "noise": choice.noise,
+            "cost_percent": choice.cost,
+        }
+        for choice in choices(filled)
+    ]
+
+
 def _winner(choice: Choice) -> str:
-    if choice.within_noise:
-        return "within noise"
-    return "–" if not choice.gain else "ours" if choice.reference_wins else "this"
+    if choice.noise is None:
+        return "not known"
+    if not choice.is_clear:
+        return "within noise" if choice.noise else "–"
+    return "ours" if choice.reference_wins else "this"
 
 
 def _bargain(choice: Choice) -> str:
-    if choice.cost is None or not choice.gain or choice.within_noise:
+    if choice.cost is None or not choice.is_clear:
         return "–"
     return "free" if math.isinf(choice.per_cost) else f"{choice.per_cost:.3f}"

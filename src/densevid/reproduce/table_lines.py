@@ -51,6 +51,11 @@ class Line:
         """All predictions it needs of models."""
         return [each for some in self.models.values() for each in some]
 
+    @property
+    def is_timed(self) -> bool:
+        """Whether its time is of interest: a model takes as long on the features of other videos."""
+        return self.group in ("ours", "oracle")
+
 
 def lines_of(table: Table, dataset: Dataset, seeds: int) -> list[Line]:
     """Ours, what oracles would give, what the paper lists besides, and the baselines."""

@@ -83,8 +83,10 @@ class TableNotes:
 
     def _trained(self) -> list[str]:
         known = [told for line in self.lines for run in self._runs(line) if (told := run.trained)]
-        parallel = {(told["device"], told["parallel"]) for told in known}
-        return [f"Trained on {device}, {count} at a time" for device, count in sorted(parallel)]
+        parallel: dict[str, set[int]] = {}
+        for told in known:
+            parallel.setdefault(told["device"], set()).add(told["parallel"])
+        return [f"Trained on {device}, {_at_once(parallel[device])}" for device in sorted(parallel)]
 
     def _timed(self) -> list[str]:
         names = {what: sorted({name for some in told for name in some}) for what, told in self._devices.items()}
@@ -121,7 +123,7 @@ class TableNotes:
         return [path] if path is not None and path.exists() else []
 
     def _predictions(self, line: Line) -> Iterable[Path]:
-        return prediction_times(self.timed(line))
+        return prediction_times(self.timed(line)) if line.is_timed else ()
 
 
 def device_of(file: Path) -> str:
@@ -130,6 +132,12 @@ def device_of(file: Path) -> str:
     blocks = [content, content.get("provenance")] if isinstance(content, dict) else []
     told = {key: value for block in reversed(blocks) if isinstance(block, dict) for key, value in block.items()}
     return str(told.get("device_name") or told.get("device") or "a device that was not noted")
+
+
+def _at_once(counts: set[int]) -> str:
+    """How many runs of one command shared the device; other commands may have shared it, too."""
+    told = str(min(counts)) if len(counts) == 1 else f"{min(counts)} to {max(counts)}"
+    return f"{told} at a time (in each command)"
 
 
 def _count(spans_N2: Spans, min_seconds: float = 0.0, max_seconds: float = np.inf) -> int:

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from itertools import cycle, islice
 
 from densevid.artifacts import provenance, write_json
-from densevid.checkpoint import load_model
 from densevid.data.batches import Batch
+from densevid.data.vocabulary import Vocabulary
 from densevid.inference.devices import model_of
 from densevid.reproduce.caption_gradient import few_batches
 from densevid.reproduce.model_runs import ModelRun
@@ -22,13 +22,14 @@ from densevid.training.learner import Learner
 from densevid.training.prepare import initial_model, prepare
 from densevid.training.rewards import reward_for
 from densevid.training.run import pick_device
+from densevid.training.run_folder import RunFolder
 
 BATCHES = 4
 
 
 def write_speed(run: ModelRun, files: Files, device_name: str | None, *, steps: int = 40) -> float:
     """Measure a run's model and note it in the run's folder; videos a second."""
-    device, vocabulary = pick_device(device_name), load_model(run.model).vocabulary
+    device, vocabulary = pick_device(device_name), Vocabulary.load(RunFolder(run.folder).vocabulary)
     data = prepare(run.config, files, None, vocabulary)
     batches = list(few_batches(data, run.config, device, BATCHES))
     model = initial_model(run.config, vocabulary, None).to(device)
