@@ -11,6 +11,7 @@ from clip_collections import write_collection
 from densevid.cli import main
 from densevid.inference.predict import OpenedJob, PredictionJob, open_job
 from densevid.reproduce.model_runs import TRAINED
+from densevid.reproduce.train_models import sitting_seconds
 
 ROWS = "captions-1,captions-2"
 
@@ -86,3 +87,9 @@ def test_a_row_that_cannot_be_written_leaves_the_others(
     assert "Traceback" not in err and "RuntimeError: the device is gone" in err
     predicted = {path.parent.parent.name.rpartition("-")[0] for path in folder.glob("predictions/*/seed-0/*.json")}
     assert "captions-1" not in predicted and predicted
+
+
+def test_seconds_of_several_sittings_add_up() -> None:
+    assert sitting_seconds([]) == 0
+    assert sitting_seconds([1.0, 2.0, 3.0]) == 3.0
+    assert sitting_seconds([1.0, 5.0, 2.0, 4.0, 1.5]) == pytest.approx(5 + 4 + 1.5)

@@ -2,7 +2,8 @@
 
 For a trained model, and for the same model before its first step, the gradient of each weighted loss is taken with
 respect to the proposal decoder, on a few batches of training data. Reported are their norms and the share of the words'
-norm in the norms of all; it is zero where `model.mask_gradient = false`, and where the mask is discrete.
+norm in the norms of all; it is zero where `model.word_gradient` or `model.mask_gradient` is off, and where the mask is
+discrete.
 """
 
 from __future__ import annotations

@@ -68,7 +68,10 @@ def notes_of(filled: FilledTable) -> list[str]:
     spread = f"Mean ± standard deviation over {seeds} seeds" if seeds > 1 else "One seed"
     notes = [f"Data: {filled.dataset.about}. {spread}."]
     notes += [f"{fact[0].upper()}{fact[1:]}." for fact in filled.facts if fact != QUICK]  # which the title says
-    notes += [f"{line.title}: {'; '.join(line.notes)}." for line in filled.lines if line.notes]
+    titles: dict[tuple[str, ...], list[str]] = {}
+    for line in filled.lines:
+        titles.setdefault(line.notes, []).append(line.title)
+    notes += [f"{', '.join(some)}: {'; '.join(told)}." for told, some in titles.items() if told]
     return notes
 
 

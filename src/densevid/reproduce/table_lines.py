@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from densevid.reproduce.definitions import Column, Dataset, Table, TableRow, rows
+from densevid.reproduce.predict_models import SHUFFLED as OF_SHUFFLED
 from densevid.reproduce.predict_models import Wanted
 from densevid.reproduce.score_predictions import part_of
 
@@ -31,7 +32,7 @@ PROPOSERS: dict[str, dict[str, str]] = {
     "prior grid": {"learned": "prior_grid"},
     "change points": {"learned": "change_points"},
 }
-SHUFFLED = {"learned": "shuffled", "summary": "shuffled-summary", "segments": "shuffled-segments"}
+SHUFFLED = {kind: shuffled for shuffled, kind in OF_SHUFFLED.items()}
 
 
 @dataclass(frozen=True)
