@@ -208,8 +208,9 @@ class InferenceConfig:
     multiplied by this power of how strong the changes at both borders are.
 
     A summary has at most `summary_events` events per window of the video, each more probably right than
-    `summary_confidence`; two share at most `summary_overlap` of their mean length. Of a video longer than the model's
-    window all is read, or its first window; "auto" reads all but with `model.compat = "released"`.
+    `summary_confidence`; two share at most `summary_overlap` of their mean length. Of all such choices it is the one
+    that is worth most, by confidence or by the network's own score (`summary_worth`). Of a video longer than the
+    model's window all is read, or its first window; "auto" reads all but with `model.compat = "released"`.
     """
 
     score_threshold: float = 0.7
@@ -228,6 +229,7 @@ class InferenceConfig:
     summary_events: int = 10
     summary_confidence: float = 0.4
     summary_overlap: float = 0.2
+    summary_worth: Literal["confidence", "score"] = "confidence"
     read: Literal["auto", "all", "first-window"] = "auto"
 
     def check(self) -> None:

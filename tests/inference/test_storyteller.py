@@ -76,6 +76,19 @@ def test_a_summary_is_part_of_what_is_found_and_in_order(captioner: Captioner) -
         assert all(0.1 < e.score < 1 for e in events)
 
 
+@pytest.mark.parametrize("steps", [40, 170])
+def test_the_networks_own_score_can_choose(captioner: Captioner, steps: int) -> None:
+    """A curve that trusts what the network does not: confidence chooses the worst scored event, the score the best."""
+    contrary = replace(CALIBRATION, proposal=LogisticCurve(("logit",), (-1.0,), 0.0))
+    track, rules = random_track(steps, seed=steps), replace(RULES, top=1)
+    (found,) = Storyteller(captioner).tell([track])
+    scores = {(event.start, event.end): event.score for event in found}
+    for worth, wanted in (("confidence", min), ("score", max)):
+        teller = Storyteller(captioner, summary=replace(rules, worth=worth), calibration=contrary)
+        ((event,),) = teller.tell([track])
+        assert scores[event.start, event.end] == pytest.approx(wanted(scores.values()))
+
+
 def test_an_event_is_as_sure_in_the_dense_list_as_in_the_summary(captioner: Captioner) -> None:
     """Of short videos and long ones; without a calibration the dense list has the scores of a benchmark."""
     tracks = [random_track(steps, seed=steps) for steps in (40, 31, 170)]

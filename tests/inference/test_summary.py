@@ -53,6 +53,19 @@ def test_no_other_choice_is_worth_more(seed: int, most: int, overlap: float, lea
         assert float(worth[kept].sum()) == pytest.approx(best_of_all(intervals, worth, most, overlap))
 
 
+@given(st.integers(0, 10**6), st.integers(1, 4), st.sampled_from([0.0, 0.4]), st.booleans())
+def test_the_score_can_choose_among_what_is_sure_enough(seed: int, most: int, least: float, topped: bool) -> None:
+    intervals_BP2, confidence_BP = random_proposals(seed, 2, 8)
+    score_BP = torch.from_numpy(np.random.default_rng(seed + 1).random((2, 8)))
+    rules = SummaryRules(least_confidence=least, overlap=0.3, top=most if topped else None, worth="score")
+    kept_BP = choose(intervals_BP2, confidence_BP, most, rules, score_BP)
+    for intervals, confidence, score, kept in zip(intervals_BP2, confidence_BP, score_BP, kept_BP, strict=True):
+        sure = confidence > rules.least
+        worth = torch.where(sure, score**2, -1.0)
+        assert not (kept & ~sure).any()
+        assert float(worth[kept].sum()) == pytest.approx(best_of_all(intervals, worth, most, 0.3))
+
+
 @given(st.integers(0, 10**6), st.sampled_from([0.0, 0.2, 0.5]))
 def test_two_events_share_at_most_the_limit(seed: int, overlap: float) -> None:
     intervals_BP2, confidence_BP = random_proposals(seed, 1, 60)

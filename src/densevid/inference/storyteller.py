@@ -94,18 +94,18 @@ class Storyteller:
 
     def _short(self, tracks: Iterable[Track]) -> Iterator[CaptionedVideo]:
         def choose_some(found: Selection, read: ReadVideos) -> Selection:
-            chosen = self._chosen(self.judged(found, read))
+            chosen = self._chosen(self.judged(found, read), found.score_BK)
             self.watch("events", 1.0)
             return chosen
 
         return in_batches(self.captioner, tracks, choose_some, self.watch, stirs=self.stirs)
 
-    def _chosen(self, judged: Selection, steps: int = 0) -> Selection:
-        """What a summary keeps of each row, if a summary is wanted."""
+    def _chosen(self, judged: Selection, score_BK: Tensor, steps: int = 0) -> Selection:
+        """What a summary keeps of each row, if a summary is wanted; `score_BK` is the network's own."""
         if self.summary is None:
             return judged
         confidence_BK = torch.where(judged.kept_BK, judged.score_BK, 0)
-        kept_BK = choose(judged.reported_BK2, confidence_BK, self.summary.count(steps), self.summary)
+        kept_BK = choose(judged.reported_BK2, confidence_BK, self.summary.count(steps), self.summary, score_BK)
         return replace(judged, kept_BK=kept_BK)
 
     def _long(self, tracks: Iterable[Track]) -> Iterator[CaptionedVideo]:
@@ -113,22 +113,25 @@ class Storyteller:
 
     def _in_windows(self, track: FeatureTrack) -> CaptionedVideo:
         windows = Windows.over(track, self.window)
-        found = self._proposed(track, windows)
+        found, score_WK = self._proposed(track, windows)
         alike = self.captioner.config.inference.suppression_iou
         kept_WK = merge(windows, found.reported_BK2, found.score_BK, found.kept_BK, alike)
         flat = _mapped(replace(found, kept_BK=kept_WK), lambda values: values.flatten(0, 1)[None])
-        chosen = _mapped(self._chosen(flat, len(track)), lambda values: values[0].unflatten(0, kept_WK.shape))
+        kept = self._chosen(flat, score_WK.flatten()[None], len(track))
+        chosen = _mapped(kept, lambda values: values[0].unflatten(0, kept_WK.shape))
         return self._spoken(track, windows, chosen)
 
-    def _proposed(self, track: FeatureTrack, windows: Windows) -> Selection:
-        """What all windows propose, W x K, in steps of the video; nothing is said about any of it yet.
+    def _proposed(self, track: FeatureTrack, windows: Windows) -> tuple[Selection, Tensor]:
+        """What all windows propose, W x K, in steps of the video, and the network's own scores; nothing is said yet.
 
         A window that has to be an event itself, as nothing else is proposed, counts where that is so in all of them.
         """
         found: list[Selection] = []
+        scored: list[Selection] = []
 
         def keep(selection: Selection, read: ReadVideos) -> Selection:
             found.append(self.judged(selection, read))
+            scored.append(selection)
             self.watch("events", sum(len(part.kept_BK) for part in found) / len(windows))
             return replace(selection, kept_BK=torch.zeros_like(selection.kept_BK))
 
@@ -139,7 +142,8 @@ class Storyteller:
         kept_WK = together.kept_BK & (together.anchor_BK != WHOLE_VIDEO)
         if not bool(kept_WK.any()):
             kept_WK = together.kept_BK
-        return replace(together, reported_BK2=together.reported_BK2 + start_W11, kept_BK=kept_WK)
+        placed = replace(together, reported_BK2=together.reported_BK2 + start_W11, kept_BK=kept_WK)
+        return placed, _stacked(scored).score_BK
 
     def _spoken(self, track: FeatureTrack, windows: Windows, chosen: Selection) -> CaptionedVideo:
         """Caption what was chosen, in the windows that hold any of it; the best first."""

@@ -20,7 +20,8 @@ class SummaryRules:
     """How many events a summary has, how sure each must be, how much two may share.
 
     Two events share at most `overlap` of their mean length. A video has at most `most` events for every `steps_each`
-    steps it is long (at least `most`); a `top` asks for at most so many instead, however unsure they are.
+    steps it is long (at least `most`); a `top` asks for at most so many instead, however unsure they are. What an
+    event is worth follows from its confidence, or from the network's own score (`worth` = "score").
     """
 
     most: int = 10
@@ -28,11 +29,13 @@ class SummaryRules:
     overlap: float = 0.0
     steps_each: int = 480
     top: int | None = None
+    worth: str = "confidence"
 
     @classmethod
     def of(cls, config: InferenceConfig, window: int, top: int | None = None) -> SummaryRules:
         """The rules that a model's settings ask for."""
-        return cls(config.summary_events, config.summary_confidence, config.summary_overlap, window, top)
+        most, least, overlap = config.summary_events, config.summary_confidence, config.summary_overlap
+        return cls(most, least, overlap, window, top, config.summary_worth)
 
     def count(self, steps: int) -> int:
         """The most events that a video of so many steps may have."""
@@ -44,13 +47,19 @@ class SummaryRules:
         return 0.0 if self.top is not None else self.least_confidence
 
 
-def choose(intervals_BP2: Tensor, confidence_BP: Tensor, most: int, rules: SummaryRules) -> Tensor:
+def choose(
+    intervals_BP2: Tensor, confidence_BP: Tensor, most: int, rules: SummaryRules, score_BP: Tensor | None = None
+) -> Tensor:
     """Which proposals each summary holds, B x P; what is no proposal has confidence 0 and is never chosen.
 
     An event is worth confidence^2 - least^2, so that one sure event is worth more than two half-sure ones. Of the
-    plain difference, higher powers and a greedy choice by confidence this did best on held-out timelines.
+    plain difference, higher powers and a greedy choice by confidence this did best on held-out timelines. Where the
+    rules ask for it, one that is sure enough is worth the square of its score instead.
     """
-    return best_chain(intervals_BP2, confidence_BP.clamp(min=0).square() - rules.least**2, most, rules.overlap)
+    worth_BP = confidence_BP.clamp(min=0).square() - rules.least**2
+    if score_BP is not None and rules.worth == "score":
+        worth_BP = torch.where(worth_BP > 0, score_BP.square().to(worth_BP), worth_BP)
+    return best_chain(intervals_BP2, worth_BP, most, rules.overlap)
 
 
 def best_chain(intervals_BP2: Tensor, worth_BP: Tensor, most: int, overlap: float = 0.0) -> Tensor:

@@ -49,8 +49,9 @@ and shortly the same with many more videos in which nothing happens:
 
 Choices were made on fifths of the training clips, held out in turn, and on `train-dev`, a tenth of them, always with
 sources of their own. The confidence was fitted on timelines of `train-dev`. `val` decided nothing, but it was not seen
-for the first time: it had been scored twice with the model that came before this one, and once with a second run of
-this one's training, which did not replace it (`docs/bundled.md`).
+for the first time: it had been scored twice with the model that came before this one, once with a second run of this
+one's training, which did not replace it, and three times with this one as it chose its events in other ways
+(`docs/bundled.md`).
 """
 
 LIMITS = """\
@@ -124,8 +125,8 @@ def _tables(name: str, content: Mapping[str, Any]) -> Iterator[str]:
     yield _table(content["clips"])
     yield _paragraph(
         f"{about['videos']} timelines of {name}, real .mp4 files through `densevid extract`; AR@10 and METEOR 2018 of"
-        f" all that is proposed, F1 and SODA_c of the {about['short list']} events with the best scores, or of the"
-        f" summary, which has {about['events in a summary']} on average:"
+        f" all that is proposed, F1 and SODA_c of at most {about['short list']} events that hardly overlap, chosen by"
+        f" score as `--top` does, or of the summary, which has {about['events in a summary']} on average:"
     )
     yield _table(content["timelines"])
 
