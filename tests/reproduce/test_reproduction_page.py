@@ -32,6 +32,40 @@ exec {python} -c 'import sys; from densevid.cli import main; sys.exit(main(sys.a
 RELEASE = {"activitynet": ("anet", "captions"), "youcook2": ("yc2", "youcook2")}
 
 
+REPORT = PAGE.with_name("results-msvd-timelines.md")
+
+
+def tables_of(text: str) -> list[list[dict[str, str]]]:
+    """Every table of a page: a row is its cells by the heads of their columns."""
+    found: list[list[dict[str, str]]] = []
+    heads: list[str] | None = None
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")] if line.startswith("|") else None
+        if cells is None:
+            heads = None
+        elif heads is None:
+            heads = cells
+            found.append([])
+        elif set(cells[0]) - set("-: "):
+            found[-1].append(dict(zip(heads, cells, strict=True)))
+    return [rows for rows in found if rows]
+
+
+def test_the_tables_of_the_page_are_those_that_were_measured() -> None:
+    """Every number of a row that the report has, too, is in a row of the report under the same head."""
+    told = tables_of(PAGE.read_text(encoding="utf-8").partition("## Results")[2])
+    measured = tables_of(REPORT.read_text(encoding="utf-8"))
+    known = {tuple(row.items()) for rows in measured for row in rows}
+    titles = {next(iter(row.values())) for rows in measured for row in rows}
+    compared = 0
+    for row in (row for rows in told for row in rows if next(iter(row.values())) in titles):
+        if "words a sentence" in row:
+            continue
+        assert any(set(row.items()) <= set(items) for items in known), row
+        compared += 1
+    assert compared > 70
+
+
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_every_command_is_understood(command: list[str]) -> None:
     words = ["train" if word == "$step" else word for word in command]
