@@ -1,7 +1,8 @@
 """The paper's tables as data: `tables/` says what a table shows, `rows/` what a model is, `datasets/` what it is shown.
 
-A row is a few settings on top of the presets of a data set; rows that share a model say so with `model_of`. Everything
-here is read from the package's own files and checked once: a table that names an unknown row is a bug, found by a test.
+Data sets of one family share what `families/` says. A row is a few settings on top of the presets of a data set; rows
+that share a model say so with `model_of`. Everything here is read from the package's own files and checked once: a
+table that names an unknown row is a bug, found by a test.
 """
 
 from __future__ import annotations
@@ -138,8 +139,12 @@ class Table:
 
 @cache
 def datasets() -> dict[str, Dataset]:
-    """All data sets by name."""
-    return {name: Dataset(name=name, **_tupled(content)) for name, content in _read("datasets").items()}
+    """All data sets by name; each says what it does not share with its family."""
+    families = _read("families")
+    return {
+        name: Dataset(name=name, **_tupled({**families[content["family"]], **content}))
+        for name, content in _read("datasets").items()
+    }
 
 
 @cache
