@@ -114,13 +114,14 @@ def average_recall(predicted: Sequence[ScoredSpans], truth: Sequence[Spans], all
 
 def short_list_f1(predicted: Sequence[ScoredSpans], truth: Sequence[Spans], allowed: int) -> float:
     """F1 of the best `allowed` spans of each video: precision and recall over all videos, averaged over the tIoUs."""
-    right = np.zeros(4)  # spans that reach a tIoU, spans x tIoUs, events reached, events x tIoUs
+    right, told, reached, events = 0, 0, 0, 0  # spans that reach a tIoU, over all tIoUs; events that are reached so
     for spans, events_E2 in zip(predicted, truth, strict=True):
         tiou_NE = _tiou(spans.top(allowed).spans_N2, events_E2)
-        right += [_reached(tiou_NE.max(axis=1, initial=0.0)).sum(), len(tiou_NE) * len(TIOUS), 0, 0]
-        right += [0, 0, _reached(tiou_NE.max(axis=0, initial=0.0)).sum(), len(events_E2) * len(TIOUS)]
-    precision, recall = right[0] / right[1], right[2] / right[3]
-    return float(2 * precision * recall / max(precision + recall, ROUNDING))
+        right += int(_reached(tiou_NE.max(axis=1, initial=0.0)).sum())
+        reached += int(_reached(tiou_NE.max(axis=0, initial=0.0)).sum())
+        told, events = told + len(tiou_NE), events + len(events_E2)
+    precision, recall = (part / max(1, count * len(TIOUS)) for part, count in ((right, told), (reached, events)))
+    return 2 * precision * recall / max(precision + recall, ROUNDING)
 
 
 def _tiou(first_N2: Spans, second_M2: Spans) -> Spans:

@@ -96,7 +96,7 @@ def i3d(frames: int) -> Network:
 
 def _folded(arrays: dict[str, Weights], convolution: str, normalisation: str) -> tuple[Weights, Weights]:
     """Weight and bias of a convolution that also does the batch normalisation after it."""
-    scale = arrays[f"{normalisation}.weight"] / np.sqrt(arrays[f"{normalisation}.running_var"] + EPSILON)
+    scale = arrays[f"{normalisation}.weight"] / np.sqrt(arrays[f"{normalisation}.running_var"] + np.float32(EPSILON))
     weight = arrays[f"{convolution}.weight"] * scale[:, None, None, None]
     return weight, arrays[f"{normalisation}.bias"] - arrays[f"{normalisation}.running_mean"] * scale
 
