@@ -96,7 +96,8 @@ def i3d(frames: int) -> Network:
 
 def _folded(arrays: dict[str, Weights], convolution: str, normalisation: str) -> tuple[Weights, Weights]:
     """Weight and bias of a convolution that also does the batch normalisation after it."""
-    scale = arrays[f"{normalisation}.weight"] / np.sqrt(arrays[f"{normalisation}.running_var"] + np.float32(EPSILON))
+    spread = np.sqrt(arrays[f"{normalisation}.running_var"] + EPSILON)
+    scale = np.asarray(arrays[f"{normalisation}.weight"] / spread, np.float32)
     weight = arrays[f"{convolution}.weight"] * scale[:, None, None, None]
     return weight, arrays[f"{normalisation}.bias"] - arrays[f"{normalisation}.running_mean"] * scale
 
