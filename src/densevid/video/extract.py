@@ -25,7 +25,6 @@ from densevid.video.frames import VideoSteps
 from densevid.video.windows import Step
 
 STEPS_AT_ONCE = 8  # the batch at which one core does most pictures a second
-GROWTH = 8  # a track that does not fit its array any more makes it longer by one part in so many
 
 
 def extract(
@@ -124,13 +123,9 @@ def _watched(steps: Iterator[Step], count: Callable[[int], None]) -> Iterator[St
 
 
 def _joined(parts: Iterator[Vectors]) -> Vectors:
-    """All parts as one array, which grows in place: those of a long video are too large to be held twice."""
-    values = next(parts).copy()
-    filled = len(values)
+    """All parts as one array, over bytes that grow in place: those of a long video are too large to be held twice."""
+    first = next(parts)
+    held = bytearray(first.tobytes())
     for part in parts:
-        if filled + len(part) > len(values):
-            values.resize((filled + len(part) + filled // GROWTH, values.shape[1]), refcheck=False)
-        values[filled : filled + len(part)] = part
-        filled += len(part)
-    values.resize((filled, values.shape[1]), refcheck=False)
-    return values
+        held += part.tobytes()
+    return np.frombuffer(held, first.dtype).reshape(-1, first.shape[1])
