@@ -48,10 +48,10 @@ and shortly the same with many more videos in which nothing happens:
     python -m densevid.reproduce.bundled_model train --data DATA --workers 8 --out RUNS
 
 Choices were made on fifths of the training clips, held out in turn, and on `train-dev`, a tenth of them, always with
-sources of their own. The confidence was fitted on timelines of `train-dev`. `val` decided nothing, but it was not seen
-for the first time: it had been scored twice with the model that came before this one, once with a second run of this
-one's training, which did not replace it, and three times with this one as it chose its events in other ways
-(`docs/bundled.md`).
+sources of their own. The confidence was fitted on timelines of `train-dev`. `val` was to decide nothing, but had a say
+twice: a second run of this training did not replace this one, and a looser suppression before events are chosen, which
+`train-dev` liked, was not taken, both being no better there. It had been scored twice with the model before, too, and
+three times with this one as it chose its events in other ways (`docs/bundled.md`).
 """
 
 LIMITS = """\

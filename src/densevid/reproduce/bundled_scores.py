@@ -12,11 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from densevid.artifacts import read_json
 from densevid.checkpoint import LoadedModel, load_model
-from densevid.config import InferenceConfig
 from densevid.data.clip_collection import ClipCollection
 from densevid.data.feature_layouts import open_features
 from densevid.data.feature_source import FeatureSource
@@ -28,9 +26,10 @@ from densevid.events import Event
 from densevid.inference.calibration import Calibration
 from densevid.inference.captioner import Captioner
 from densevid.inference.storyteller import Storyteller
-from densevid.inference.summary import SummaryRules, choose
+from densevid.inference.summary import SummaryRules
 from densevid.reproduce.baselines import span_baselines, training_fractions_of
 from densevid.reproduce.caption_baselines import NearestNeighbour, described, most_frequent_sentence
+from densevid.reproduce.short_list import short_list
 from densevid.reproduce.shuffled_features import ShuffledFeatures
 from densevid.reproduce.span_baselines import PriorGrid, ScoredSpans, average_recall, short_list_f1
 from densevid.tracks import FeatureTrack
@@ -122,11 +121,11 @@ def timeline_scores(subject: Subject, learnt: Learnt, folder: Path) -> tuple[Tab
     shuffled = ShuffledFeatures(source)
     others = {video: shuffled.track(video) for video in tracks}
     asked = {"model": tracks, "model, shuffled features": others}
-    lists = {name: (told, short_list(told, usual)) for name, seen in asked.items() if (told := subject.dense(seen))}
+    lists = {name: (told, _short_lists(told, usual)) for name, seen in asked.items() if (told := subject.dense(seen))}
     durations = {video: float(references[0][video]["duration"]) for video in tracks}
     for name, spans in span_baselines(durations, source, learnt.grid, MOST_DENSE).items():
         told = described(spans, source, learnt.neighbour)
-        lists[name.replace("_", " ")] = told, short_list(told, usual)
+        lists[name.replace("_", " ")] = told, _short_lists(told, usual)
     table = {name: _timeline_row(dense, short, truth, references, usual) for name, (dense, short) in lists.items()}
     summary = subject.summary(tracks)
     table["model, summary"] = _timeline_row(lists["model"][0], summary, truth, references, MOST_DENSE)
@@ -134,17 +133,8 @@ def timeline_scores(subject: Subject, learnt: Learnt, folder: Path) -> tuple[Tab
     return table, {"videos": len(tracks), "short list": usual, "events in a summary": round(events, 2)}
 
 
-def short_list(told: Told, count: int) -> Told:
-    """At most so many events of each video that hardly overlap, the best together by score: what `--top` tells."""
-    rules = SummaryRules(overlap=InferenceConfig().summary_overlap, top=count)
-    return {video: _chosen(events, count, rules) for video, events in told.items()}
-
-
-def _chosen(events: Sequence[Event], count: int, rules: SummaryRules) -> list[Event]:
-    spans = _spans(events)
-    kept = choose(torch.from_numpy(spans.spans_N2)[None], torch.from_numpy(spans.score_N)[None], count, rules)[0]
-    ranked = sorted(events, key=lambda event: -event.score)
-    return [event for event, chosen in zip(ranked, kept.tolist(), strict=True) if chosen]
+def _short_lists(told: Told, count: int) -> Told:
+    return {video: short_list(events, count) for video, events in told.items()}
 
 
 def _timeline_row(

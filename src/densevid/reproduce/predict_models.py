@@ -13,7 +13,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from densevid.artifacts import hash_of, provenance, write_json
@@ -33,6 +32,7 @@ from densevid.reproduce.fact_files import known_facts, made_of, read_facts
 from densevid.reproduce.model_runs import ModelRun, Runs
 from densevid.reproduce.prediction_times import time_file
 from densevid.reproduce.prepared_data import EventSet, PreparedData
+from densevid.reproduce.short_list import RULE, short_list
 from densevid.reproduce.shuffled_features import ShuffledFeatures
 
 SHUFFLED = {"shuffled": "learned", "shuffled-summary": "summary", "shuffled-segments": "segments"}
@@ -149,9 +149,10 @@ class Predictor:
             write_baselines(test.references, self.data.test_source(), told, source, self.baseline("any").parent)
         for name in BASELINES:
             short = self.baseline(f"{name}-summary")
-            if not _made_of(short, self.baseline(name)):
-                first = {video: best(events, self.data.dataset.summary_events) for video, events in self._told(name)}
-                write_events(short, first, provenance=provenance(inputs=[self.baseline(name)]))
+            if not (_made_of(short, self.baseline(name)) and read_facts(short)["provenance"].get("chosen") == RULE):
+                count = self.data.dataset.summary_events
+                chosen = {video: short_list(events, count) for video, events in self._told(name)}
+                write_events(short, chosen, provenance=provenance(inputs=[self.baseline(name)], chosen=RULE))
 
     def _told(self, baseline: str) -> Sequence[tuple[str, list[Event]]]:
         return list(read_events(self.baseline(baseline)).items())
@@ -186,12 +187,6 @@ def with_true_sentences(events: Sequence[Event], truth: Sequence[Event]) -> list
     spans, true_spans = (torch.tensor([(event.start, event.end) for event in some]) for some in (events, truth))
     nearest = temporal_iou(spans, true_spans).argmax(dim=1).tolist()
     return [replace(event, sentence=truth[index].sentence) for event, index in zip(events, nearest, strict=True)]
-
-
-def best(events: Sequence[Event], count: int) -> list[Event]:
-    """Those with the highest scores, in the order given."""
-    order = np.argsort([-event.score for event in events], kind="stable")[:count]
-    return [events[index] for index in sorted(order.tolist())]
 
 
 def calibrated(opened: OpenedJob, held_out: EventSet) -> Storyteller:
