@@ -6,6 +6,7 @@ import multiprocessing
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -222,3 +223,29 @@ def test_closing_ends_the_processes_and_others_go_on_from_there(collection: Clip
     assert len(multiprocessing.active_children()) == before - 1
     again = next(loader.batches(0, 1))
     assert [first.videos, again.videos] == [batch.videos for batch in islice(undisturbed.batches(0), 2)]
+
+
+@pytest.mark.parametrize("precision", [np.float16, np.float32])
+def test_rows_that_the_device_blends_are_the_features_of_the_videos(collection: ClipCollection, precision: Any) -> None:
+    assert collection.features is not None
+    stored = replace(collection, features=collection.features.astype(precision))
+    samples = make(stored, clips_per_batch=5, segments_per_video=2)
+    composed, gathered = (TimelineLoader(samples, 4, resident=resident) for resident in (False, True))
+    dissolved = 0
+    for ours, theirs in zip(gathered.batches(0), composed.batches(0), strict=True):
+        assert ours.rows is None and theirs.rows is None
+        dissolved += sum(len(samples.generator.plan(int(name[-6:])).dissolves) for name in ours.videos)
+        for one, other in ((ours, theirs), (ours.clips, theirs.clips)):
+            assert one is not None and other is not None
+            assert one.features_BTF.dtype == other.features_BTF.dtype
+            torch.testing.assert_close(one.features_BTF, other.features_BTF)
+            assert torch.equal(one.valid_BT, other.valid_BT) and torch.equal(one.words_PL, other.words_PL)
+            assert (one.features_BTF[~one.valid_BT] == 0).all()
+    assert dissolved
+
+
+def test_loading_processes_of_resident_footage_send_no_features(collection: ClipCollection) -> None:
+    sent = TimelineLoader(make(collection, clips_per_batch=5), 4, resident=True)._begin(0)
+    batch = next(sent)
+    assert batch.features_BTF.numel() == 0 and batch.rows is not None
+    assert batch.clips is not None and batch.clips.features_BTF.numel() == 0

@@ -11,8 +11,9 @@ import pytest
 from clip_collections import write_collection
 from densevid.data.clip_collection import ClipCollection
 from densevid.data.timeline_plan import TimelinePlan
+from densevid.data.timeline_rows import blend
 from densevid.data.timeline_sentences import content_words, implied
-from densevid.data.timelines import TimelineGenerator, blend
+from densevid.data.timelines import TimelineGenerator
 from densevid.errors import InputError
 from densevid.reproduce.timeline_report import dissolve_rates, shots_of_events
 

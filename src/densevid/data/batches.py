@@ -24,6 +24,7 @@ from densevid.config import Config
 from densevid.data.annotations import Annotations
 from densevid.data.content_hashes import hash_of_segments
 from densevid.data.feature_source import FeatureSource, reduction_of, streams_text
+from densevid.data.timeline_rows import BatchRows, FootageRows
 from densevid.data.vocabulary import PAD, Vocabulary
 from densevid.errors import InputError
 from densevid.events import Event
@@ -42,6 +43,7 @@ class Sample:
     events_G2: Tensor
     segment_index_P: Tensor  # which of the events the segments are
     words_PL: Tensor
+    rows: FootageRows | None = None  # of footage that lies on the device
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,7 @@ class Batch:
     video_P: Tensor | None = None  # the row of each segment's video; None: its own
     padded: bool = True  # False: every step of every video is valid
     clips: Batch | None = None  # trimmed clips beside these videos: their captions alone are learnt
+    rows: BatchRows | None = None  # what the features are to be gathered from, where all footage lies on the device
 
     def __len__(self) -> int:
         return len(self.sample_P)
@@ -80,11 +83,14 @@ class Batch:
         return per_video if self.video_P is None else per_video[self.video_P]
 
     def _with_tensors(self, change: Callable[[Tensor], Tensor]) -> Batch:
-        changed: dict[str, Any] = {
-            name: change(value) for name, value in vars(self).items() if isinstance(value, Tensor)
-        }
         clips = None if self.clips is None else self.clips._with_tensors(change)
-        return replace(self, **changed, clips=clips)
+        rows = None if self.rows is None else replace(self.rows, **_changed(self.rows, change))
+        return replace(self, **_changed(self, change), clips=clips, rows=rows)
+
+
+def _changed(holder: Batch | BatchRows, change: Callable[[Tensor], Tensor]) -> dict[str, Any]:
+    """All tensors of a dataclass, changed."""
+    return {name: change(value) for name, value in vars(holder).items() if isinstance(value, Tensor)}
 
 
 @dataclass(frozen=True)
@@ -207,6 +213,7 @@ def collate(samples: Sequence[Sample], window: int) -> Batch:
         words_PL=torch.cat([sample.words_PL for sample in samples]),
         video_P=None if bool((segments_B == 1).all()) else row_P,
         padded=bool((steps_B < window).any()),
+        rows=BatchRows.of(rows, window) if (rows := [sample.rows for sample in samples if sample.rows]) else None,
     )
 
 

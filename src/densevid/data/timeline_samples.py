@@ -24,10 +24,11 @@ from densevid.data.content_hashes import hash_of_clips
 from densevid.data.disguise import disguised
 from densevid.data.loading import LOADING, ErrorsHandedOver, Share, leave_inherited, raising
 from densevid.data.timeline_pool import SHORTEST_CROP
+from densevid.data.timeline_rows import FootageRows, ResidentFootage
 from densevid.data.timelines import TimelineGenerator
 from densevid.data.vocabulary import Vocabulary
 from densevid.errors import InputError
-from densevid.tracks import FeatureRecipe, FloatArray
+from densevid.tracks import FeatureRecipe
 from densevid.video.reduction import Reduction
 
 CHOICE, CLIP_CHOICE = 7, 8  # set the draws of events with their sentences, and of clips, apart from those of videos
@@ -114,33 +115,44 @@ class TimelineSamples(Dataset[Sample]):
         return f"timelines without end, {self.count:,} an epoch, composed of {clips}"
 
     def __getitem__(self, index: int) -> Sample:
+        return self.video(index)
+
+    def video(self, index: int, *, with_features: bool = True) -> Sample:
+        """A composed video; without its features it has the rows that they are made of."""
         rng = np.random.default_rng((self.generator.seed, CHOICE, index))
-        timeline = self.generator.quiet_video(index) if self.is_quiet(index) else self.generator.video(index)
-        features_TF = timeline.track.values[: self.window]
-        events = [event for event in timeline.plan.events if event.start < len(features_TF)]
+        name, plan = self.generator.planned(index, quiet=self.is_quiet(index))
+        rows = FootageRows.of(plan).cut(self.window)
+        events = [event for event in plan.events if event.start < len(rows)]
         chosen = rng.permutation(len(events))[: self.segments_per_video].tolist()
         said = [
             str(rng.choice(events[number].sentences, p=self._chances(events[number].sentences))) for number in chosen
         ]
+        spans = [(event.start, min(event.end, len(rows))) for event in events]
         if rng.random() < self.disguised:
-            features_TF, chosen, said = disguised(features_TF, rng), [], []
-        spans = [(event.start, min(event.end, len(features_TF))) for event in events]
-        return self._sample(index, timeline.video, features_TF, spans, chosen, said)
+            sample = self._with_features(self._sample(index, name, rows, spans, [], []))
+            assert sample.features_TF is not None
+            return replace(sample, features_TF=disguised(sample.features_TF, rng))
+        sample = self._sample(index, name, rows, spans, chosen, said)
+        return self._with_features(sample) if with_features else sample
 
-    def clip(self, index: int) -> Sample:
+    def clip(self, index: int, *, with_features: bool = True) -> Sample:
         """A single clip, cropped as the clips of a timeline are, told in several ways."""
         rng = np.random.default_rng((self.generator.seed, CLIP_CHOICE, index))
         clip = self.told[int(rng.integers(len(self.told)))]
         rows = min(LONGEST_CLIP, clip.rows - int(clip.rows * (1 - SHORTEST_CROP) * rng.random()))
         first = clip.first_row + int(rng.integers(clip.rows - rows + 1))
-        assert self.generator.collection.features is not None
-        features_TF = self.generator.collection.features[first : first + rows]
         if self.agreement is None:
             told = rng.permutation(len(clip.captions))[: self.sentences_per_clip]
         else:
             told = rng.choice(len(clip.captions), self.sentences_per_clip, p=self._chances(clip.captions))
         said = [clip.captions[number] for number in told.tolist()]
-        return self._sample(index, clip.name, features_TF, [(0, rows)], [0] * len(said), said)
+        shown = FootageRows.between(first, first + rows)
+        sample = self._sample(index, clip.name, shown, [(0, rows)], [0] * len(said), said)
+        return self._with_features(sample) if with_features else sample
+
+    def _with_features(self, sample: Sample) -> Sample:
+        assert sample.rows is not None
+        return replace(sample, features_TF=sample.rows.blended(self.generator.footage), rows=None)
 
     def _chances(self, sentences: Sequence[str]) -> npt.NDArray[np.float64] | None:
         """How often each is to be heard; nothing where all are alike."""
@@ -150,7 +162,7 @@ class TimelineSamples(Dataset[Sample]):
         self,
         index: int,
         name: str,
-        features_TF: FloatArray,
+        rows: FootageRows,
         spans: Sequence[tuple[int, int]],
         chosen: list[int],
         said: list[str],
@@ -158,8 +170,9 @@ class TimelineSamples(Dataset[Sample]):
         return Sample(
             number_P=index * SEGMENTS_APART + torch.arange(len(chosen)),
             video=name,
-            steps=len(features_TF),
-            features_TF=features_TF,
+            steps=len(rows),
+            features_TF=None,
+            rows=rows,
             events_G2=torch.tensor(spans).float().reshape(-1, 2),
             segment_index_P=torch.tensor(chosen, dtype=torch.int64),
             words_PL=encode_all(self.vocabulary, said, self.max_words),
@@ -170,7 +183,7 @@ class TimelineLoader:
     """Batches of an epoch without end, this process's share of each, composed by `workers` processes or by this one.
 
     A few batches are composed together and cut by length, so that short videos need not be padded to the longest. The
-    processes go on from epoch to epoch.
+    processes go on from epoch to epoch. With `resident` footage they choose rows alone, and the device blends them.
     """
 
     def __init__(
@@ -181,9 +194,11 @@ class TimelineLoader:
         *,
         workers: int = 0,
         device: torch.device | str = "cpu",
+        resident: bool = False,
     ) -> None:
         self.dataset, self.size, self.share = dataset, size, share or Share()
         self.workers, self.device = workers, torch.device(device)
+        self.footage = ResidentFootage(dataset.generator.footage, self.device) if resident else None
         self._composed: Iterator[Batch] = iter(())
         self._next = -1  # the step, counted from the beginning of the run, that they give next
         if size < self.share.ranks:
@@ -202,7 +217,14 @@ class TimelineLoader:
             self._composed = self._begin(first)
         for step in range(first, last):
             self._next = step + 1
-            yield next(self._composed).to(self.device)
+            yield self._filled(next(self._composed).to(self.device))
+
+    def _filled(self, batch: Batch) -> Batch:
+        """The batch with its features, and so the clips beside it, where they lie on the device."""
+        if self.footage is None or batch.rows is None:
+            return batch
+        clips = None if batch.clips is None else self._filled(batch.clips)
+        return replace(batch, features_BTF=self.footage.shown(batch.rows), rows=None, clips=clips)
 
     def close(self) -> None:
         """End the processes; batches after this are composed by new ones."""
@@ -211,7 +233,7 @@ class TimelineLoader:
     def _begin(self, step: int) -> Iterator[Batch]:
         """Batches from a step on, without end."""
         loader: DataLoader[list[Batch]] = DataLoader(
-            ErrorsHandedOver(_SortedBatches(self.dataset, self.size, self.share)),
+            ErrorsHandedOver(_SortedBatches(self.dataset, self.size, self.share, with_features=self.footage is None)),
             batch_size=None,
             sampler=_WithoutEnd(step // SORTED_TOGETHER),
             num_workers=self.workers,
@@ -243,8 +265,8 @@ class _SortedBatches(Dataset[list[Batch]]):
     has the same videos however many processes there are, and each composes its own alone.
     """
 
-    def __init__(self, samples: TimelineSamples, size: int, share: Share) -> None:
-        self.samples, self.size, self.share = samples, size, share
+    def __init__(self, samples: TimelineSamples, size: int, share: Share, *, with_features: bool) -> None:
+        self.samples, self.size, self.share, self.with_features = samples, size, share, with_features
 
     def __getitem__(self, group: int) -> list[Batch]:
         steps = range(group * SORTED_TOGETHER, (group + 1) * SORTED_TOGETHER)
@@ -262,14 +284,15 @@ class _SortedBatches(Dataset[list[Batch]]):
     def _share(self, videos: list[int]) -> list[Sample]:
         """This process's part, in order; quiet videos are dealt last, so that nobody has these alone."""
         dealt = sorted(range(len(videos)), key=lambda place: self.samples.is_quiet(videos[place]))
-        return [self.samples[videos[place]] for place in sorted(dealt[self.share.rank :: self.share.ranks])]
+        mine = [videos[place] for place in sorted(dealt[self.share.rank :: self.share.ranks])]
+        return [self.samples.video(index, with_features=self.with_features) for index in mine]
 
     def _clips(self, step: int) -> list[int]:
         size = self.samples.clips_per_batch
         return list(range(step * size + self.share.rank, (step + 1) * size, self.share.ranks))
 
     def _batch(self, videos: list[Sample], clips: list[int]) -> Batch:
-        beside = [self.samples.clip(index) for index in clips]
+        beside = [self.samples.clip(index, with_features=self.with_features) for index in clips]
         batch = self._side_by_side(videos, self.samples.shortest_batch, STEPS_APART)
         return replace(batch, clips=self._side_by_side(beside, 1, CLIP_STEPS_APART)) if beside else batch
 

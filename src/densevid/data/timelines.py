@@ -11,13 +11,13 @@ import re
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from densevid.data.clip_collection import ClipCollection, share_of
 from densevid.data.timeline_casting import compose
 from densevid.data.timeline_layout import Layout, LayoutTable
 from densevid.data.timeline_plan import Shot, TimelinePlan, draw_dissolves, draw_ring, draw_window
 from densevid.data.timeline_pool import FEWEST_TEXTS, FootagePool
+from densevid.data.timeline_rows import FootageRows
 from densevid.errors import InputError
 from densevid.tracks import Clock, FeatureTrack, FloatArray
 
@@ -94,19 +94,28 @@ class TimelineGenerator:
         shots = [Shot(quiet.clips[clip], int(quiet.ticks_N[clip]), first, length) for clip, first, length in shown]
         return TimelinePlan(self.tick, shots, draw_dissolves(rng, shots, self.tick), [])
 
+    def planned(self, index: int, *, quiet: bool = False) -> tuple[str, TimelinePlan]:
+        """The id of a video, with or without events, and its plan."""
+        return (f"{self.name(index)}-quiet", self.quiet_plan(index)) if quiet else (self.name(index), self.plan(index))
+
     def video(self, index: int) -> Timeline:
         """A video at feature level."""
-        return self._composed(self.name(index), self.plan(index))
+        return self._composed(*self.planned(index))
 
     def quiet_video(self, index: int) -> Timeline:
         """A video without events at feature level."""
-        return self._composed(f"{self.name(index)}-quiet", self.quiet_plan(index))
+        return self._composed(*self.planned(index, quiet=True))
 
-    def _composed(self, name: str, plan: TimelinePlan) -> Timeline:
+    @property
+    def footage(self) -> FloatArray:
+        """The features of all clips."""
         if self.collection.features is None:
             raise InputError(f"{self.collection.folder}: has no features.npy; its timelines are made of pictures")
-        clock, recipe = Clock.uniform(self.tick), self.collection.recipe.id
-        values_TF = blended(self.collection.features, plan)
+        return self.collection.features
+
+    def _composed(self, name: str, plan: TimelinePlan) -> Timeline:
+        values_TF, clock = FootageRows.of(plan).blended(self.footage), Clock.uniform(self.tick)
+        recipe = self.collection.recipe.id
         return Timeline(name, FeatureTrack(values_TF, clock, self.collection.streams, recipe, plan.seconds), plan)
 
     def _unfilled(self) -> InputError:
@@ -129,50 +138,3 @@ class TimelineGenerator:
         if number not in self._fitted:
             self._fitted[number] = self.layouts.fitted(number, self.pool.longest, self.tick)
         return self._fitted[number]
-
-
-def blended(features: FloatArray, plan: TimelinePlan) -> FloatArray:
-    """The features of a plan, in the precision of the footage."""
-    row_T = np.concatenate(
-        [shot.clip.first_row + np.arange(shot.first, shot.first + shot.ticks) for shot in plan.shots]
-    )
-    values_TF = features[row_T]
-    if plan.dissolves:
-        step, other, weight = _ghosts(plan)
-        values_TF[step] = blend(values_TF[step], features[other], weight).astype(values_TF.dtype)
-    return values_TF
-
-
-def blend(main_TF: FloatArray, ghost_TF: FloatArray, weight_T: npt.NDArray[np.float64]) -> FloatArray:
-    """Between two feature vectors, with the length that lies between theirs.
-
-    A plain mean of two unlike vectors is shorter than both, and its length would give the dissolve away.
-    """
-    main, ghost, weight = main_TF.astype(np.float32), ghost_TF.astype(np.float32), weight_T[:, None].astype(np.float32)
-    mixed = (1 - weight) * main + weight * ghost
-    wanted = (1 - weight) * _length(main) + weight * _length(ghost)
-    return np.asarray(mixed * (wanted / np.maximum(_length(mixed), np.finfo(np.float32).tiny)))
-
-
-def _length(values_TF: FloatArray) -> FloatArray:
-    return np.sqrt(np.einsum("tf,tf->t", values_TF, values_TF))[:, None]
-
-
-def _ghosts(plan: TimelinePlan) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """For every step of a dissolve: the step, the row of the other shot that shines through, and its weight.
-
-    Before the joint that is the next shot before its beginning, after it the last one beyond its end; a clip that has
-    no more footage there goes on at its other end.
-    """
-    starts = plan.starts
-    steps, rows, weights = [], [], []
-    for dissolve in plan.dissolves:
-        before, after, joint = plan.shots[dissolve.shot - 1], plan.shots[dissolve.shot], starts[dissolve.shot]
-        step = np.arange(dissolve.start, dissolve.start + dissolve.ticks)
-        arrived = (step - dissolve.start + 0.5) / dissolve.ticks
-        coming = after.clip.first_row + (after.first + step - joint) % after.clip_ticks
-        going = before.clip.first_row + (before.first + before.ticks + step - joint) % before.clip_ticks
-        steps.append(step)
-        rows.append(np.where(step < joint, coming, going))
-        weights.append(np.where(step < joint, arrived, 1 - arrived))
-    return np.concatenate(steps), np.concatenate(rows), np.concatenate(weights)

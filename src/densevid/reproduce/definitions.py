@@ -44,6 +44,7 @@ class Dataset:
     splits: Mapping[str, str]
     videos: Mapping[str, int]
     annotations: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    settings: Settings = field(default_factory=dict)
     quick: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -181,7 +182,7 @@ class Circumstances:
 
 
 def resolved(row: Row, given: Circumstances) -> Config:
-    """Defaults < presets < quick < task < row < flags."""
+    """Defaults < presets < the data set's own < quick < task < row < flags."""
     dataset = given.dataset
     config = Config()
     for preset in dataset.presets[row.learn]:
@@ -189,7 +190,7 @@ def resolved(row: Row, given: Circumstances) -> Config:
     shown = given.streams[: row.streams]
     width = {"features": {"streams": [name for name, _ in shown], "widths": [size for _, size in shown]}}
     quick = _sections(dataset.quick) if given.quick else {}
-    for layer in (width, quick, TASKS[row.learn], *row.settings_on(dataset)):
+    for layer in (dataset.settings, width, quick, TASKS[row.learn], *row.settings_on(dataset)):
         config = config.with_values(layer)
     config = config.with_settings(given.flags)
     if row.learn == "proposals" or row.wordless:

@@ -26,6 +26,8 @@ from densevid.training.rewards import reward_for
 from densevid.training.run_folder import RunFolder
 from densevid.training.scores import require_judge
 
+MOST_RESIDENT = 2**31  # bytes of clips that go to a GPU unasked
+
 
 @dataclass(frozen=True)
 class TrainingJob:
@@ -99,8 +101,21 @@ def _training_loader(
 ) -> Loader | TimelineLoader:
     if isinstance(dataset, SegmentDataset):
         return _loader(dataset, job, ranks, device)
-    size, share = job.config.training.batch_size, Share(ranks.rank, ranks.count)
-    return TimelineLoader(dataset, size, share, workers=job.workers, device=device)
+    settings, share = job.config.training, Share(ranks.rank, ranks.count)
+    resident = footage_stays(dataset, settings, device)
+    return TimelineLoader(dataset, settings.batch_size, share, workers=job.workers, device=device, resident=resident)
+
+
+def footage_stays(dataset: TimelineSamples, settings: TrainingConfig, device: torch.device) -> bool:
+    """Whether all clips lie on the device: where it is asked for, and on a GPU, where they take little of it.
+
+    Loading processes then move rows in place of features. A disguise is put on features, so it needs them here.
+    """
+    if settings.disguised:
+        if settings.features_on_device:
+            raise InputError("training.features_on_device does not go with training.disguised; set one of them to 0")
+        return False
+    return settings.features_on_device or (device.type == "cuda" and dataset.generator.footage.nbytes <= MOST_RESIDENT)
 
 
 def _loader(

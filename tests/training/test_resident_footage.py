@@ -1,0 +1,50 @@
+"""Where the clips of timelines lie while a model learns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from clip_collections import write_collection
+from densevid.config import Config
+from densevid.data.clip_collection import ClipCollection
+from densevid.data.timeline_samples import TimelineSamples
+from densevid.data.timelines import TimelineGenerator
+from densevid.data.vocabulary import Vocabulary
+from densevid.errors import InputError
+from densevid.training import run
+from densevid.training.run import footage_stays
+
+GPU, CPU = torch.device("cuda"), torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def samples(tmp_path_factory: pytest.TempPathFactory) -> TimelineSamples:
+    folder: Path = write_collection(tmp_path_factory.mktemp("resident") / "clips")
+    generator = TimelineGenerator(ClipCollection.read(folder), "train")
+    config = Config().with_values({"features": {"streams": ["clip"], "widths": [16]}})
+    return TimelineSamples(generator, Vocabulary.build(generator.sentences(), 1), config)
+
+
+def settings(**training: object) -> Config:
+    return Config().with_values({"training": training})
+
+
+def test_clips_go_to_a_gpu_unasked_and_elsewhere_where_they_are_asked_to(samples: TimelineSamples) -> None:
+    assert footage_stays(samples, settings().training, GPU)
+    assert not footage_stays(samples, settings().training, CPU)
+    assert footage_stays(samples, settings(features_on_device=True).training, CPU)
+
+
+def test_many_clips_do_not(samples: TimelineSamples, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "MOST_RESIDENT", samples.generator.footage.nbytes - 1)
+    assert not footage_stays(samples, settings().training, GPU)
+    assert footage_stays(samples, settings(features_on_device=True).training, GPU)
+
+
+def test_disguised_videos_are_composed_elsewhere(samples: TimelineSamples) -> None:
+    assert not footage_stays(samples, settings(disguised=0.5, proposal_loss="overlap").training, GPU)
+    with pytest.raises(InputError, match="does not go with training.disguised"):
+        footage_stays(samples, settings(disguised=0.5, proposal_loss="overlap", features_on_device=True).training, GPU)
