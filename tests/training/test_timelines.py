@@ -89,6 +89,17 @@ def test_clips_share_the_words_loss_and_nothing_else(batch: Batch, share: float)
     torch.testing.assert_close(with_clips.score, without.score)
 
 
+def test_where_clips_alone_teach_words_composed_videos_are_not_read(batch: Batch) -> None:
+    words = {"task": "captions", "clip_share": 1.0}
+    config = Config().with_values({**TINY, "training": TINY["training"] | words})
+    model = model_for(config)
+    assert batch.clips is not None
+    unreadable = replace(batch, features_BTF=torch.full_like(batch.features_BTF, torch.nan))
+    total, losses = total_loss(model, unreadable, config)
+    torch.testing.assert_close(losses.words, clip_loss(model, batch.clips, config, 0))
+    torch.testing.assert_close(total, config.training.word_weight * losses.words)
+
+
 def test_captions_alone_reward_the_clips_and_teach_the_segments(batch: Batch, samples: TimelineSamples) -> None:
     still = {"dropout": 0.0, "input_dropout": 0.0}
     config = Config().with_values(

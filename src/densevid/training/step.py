@@ -39,15 +39,19 @@ def total_loss(
 ) -> tuple[Tensor, Losses]:
     """The weighted sum to minimise, and its parts.
 
-    Where clips stand beside a batch, they alone are rewarded: the segments of composed videos have no document.
+    Where clips stand beside a batch, they alone are rewarded: the segments of composed videos have no document. Where
+    they alone teach words, and nothing but words is learnt, composed videos are not read.
     """
-    if batch.clips is None or config.training.task == "proposals":
+    settings = config.training
+    if batch.clips is None or settings.task == "proposals":
         losses = batch_losses(model, batch, config, epoch, reward)
+    elif settings.task == "captions" and settings.clip_share == 1:
+        losses = words_alone(clip_loss(model, batch.clips, config, epoch, reward))
     else:
         losses = batch_losses(model, batch, config, epoch)
         words = clip_loss(model, batch.clips, config, epoch, reward)
-        losses = replace(losses, words=losses.words.lerp(words, config.training.clip_share))
-    return losses.total(config.training), losses
+        losses = replace(losses, words=losses.words.lerp(words, settings.clip_share))
+    return losses.total(settings), losses
 
 
 def batch_losses(
@@ -116,6 +120,11 @@ def caption_losses(
     else:
         logits_PLV = _sampled_logits(model, memory, batch.words_PL[:, :-1], config, epoch)
         words = _word_loss(model, logits_PLV, batch, everyone_P, config)
+    return words_alone(words)
+
+
+def words_alone(words: Tensor) -> Losses:
+    """The losses where nothing else is learnt."""
     nothing = words.new_zeros(())
     return Losses(nothing, nothing, nothing, words)
 
