@@ -29,6 +29,8 @@ VARIANTS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"mask": "discrete"}, {}),
     ({"compat": "released"}, {"min_before_suppression": 20}),
     ({}, {"score_threshold": 0.0, "min_proposals": 300}),
+    ({}, {"beam": 3}),
+    ({}, {"beam": 3, "no_repeat": 2, "agreement": 0.8}),
 ]
 
 
@@ -60,7 +62,7 @@ def tensors(result: Any) -> list[torch.Tensor]:
 
 def captioner(variant: tuple[dict[str, Any], dict[str, Any]], *, replays: bool) -> Captioner:
     """As on a GPU: flat, few looks, everything padded to sizes that are captured."""
-    made = Captioner(random_model(*variant), limits=SpeakerLimits(700, 4000, 20, 4))
+    made = Captioner(random_model(*variant), limits=SpeakerLimits(700, 4000, 20, 4, beams=True))
     speaker, finder = made.speaker, made.finder
     assert speaker.decoder is not None
     speaker.graphs.enabled, finder.looks, finder.replays, made.ahead = replays, False, True, True
@@ -93,7 +95,7 @@ def test_replayed_is_launched(variant: Any) -> None:
     assert {kind for kind, _ in replayed.speaker.graphs.graphs} == {"words", "proposals"} | straight
 
 
-@pytest.mark.parametrize("variant", [VARIANTS[0], VARIANTS[2]], ids=str)
+@pytest.mark.parametrize("variant", [VARIANTS[0], VARIANTS[2], VARIANTS[4]], ids=str)
 def test_one_video_is_told_as_among_others(variant: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """With masks that are nowhere zero, and with some that are."""
     told = list(Captioner(random_model(*variant)).captioned(TRACKS))

@@ -47,7 +47,9 @@ VARIANTS: list[Variant] = [
     ({"width": 48}, {}),
     ({"encoder": "bi-lstm", "decoder": "lstm"}, {}),
     ({"encoder": "bi-lstm", "width": 64}, {}),
-    ({}, {"beam": 3}),
+    ({"width": 64}, {"beam": 3}),
+    ({"width": 64, "mask": "discrete"}, {"beam": 4, "no_repeat": 2, "agreement": 0.8}),
+    ({"encoder": "bi-lstm", "decoder": "lstm"}, {"beam": 3}),
 ]
 KINDS: list[dict[str, Any]] = [
     {"kernels": (), "captured": False},

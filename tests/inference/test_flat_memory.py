@@ -25,13 +25,16 @@ VARIANTS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"mask": "discrete"}, {}),
     ({"mask": "learned"}, {"mask_floor": 0.3}),
     ({"compat": "released"}, {"min_before_suppression": 20}),
+    ({}, {"beam": 3}),
+    ({"mask": "discrete"}, {"beam": 4, "no_repeat": 2, "agreement": 0.8}),
+    ({"compat": "released"}, {"beam": 2, "min_before_suppression": 20}),
 ]
 FUSED = ["torch", pytest.param("triton", marks=pytest.mark.skipif(not INTERPRETED, reason="needs TRITON_INTERPRET=1"))]
 
 
 def flat_captioner(variant: tuple[dict[str, Any], dict[str, Any]], fused: Fused, rows: int = 4000) -> Captioner:
     """A captioner on a CPU that speaks as on a GPU, without graphs."""
-    captioner = Captioner(random_model(*variant), limits=SpeakerLimits(400, rows, 20, 4))
+    captioner = Captioner(random_model(*variant), limits=SpeakerLimits(400, rows, 20, 4, beams=True))
     speaker = captioner.speaker
     assert speaker.decoder is not None and isinstance(speaker.encode, EventEncoder)
     speaker.decoder.fused = speaker.encode.fused = fused

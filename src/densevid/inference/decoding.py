@@ -54,7 +54,7 @@ def sentences(speaker: Speaker, state: State, events: int, config: InferenceConf
     """What is said of each event by greedy choice, or by beam search where the settings ask for more."""
     if plain_greedy(config):
         return greedy(speaker, state, events, config.max_words, looks=looks)
-    return beam_search(speaker, state, events, config)
+    return beam_search(speaker, state, events, config, looks=looks)
 
 
 def plain_greedy(config: InferenceConfig) -> bool:
@@ -126,11 +126,14 @@ def likeliest_by_kernel(logits_PV: Tensor, never_said: int = 0) -> tuple[Tensor,
     return word_P, log_P
 
 
-def beam_search(speaker: Speaker, state: State, events: int, config: InferenceConfig) -> Sentences:
+def beam_search(
+    speaker: Speaker, state: State, events: int, config: InferenceConfig, *, looks: bool = True
+) -> Sentences:
     """Of the `beam` best the sentence with the highest log-probability / length^`length_penalty`, or, with `agreement`,
     the one most like the others.
 
-    A finished sentence stays in the beam at its score; every event keeps its own `beam` candidates.
+    A finished sentence stays in the beam at its score; every event keeps its own `beam` candidates. With
+    `looks = False` nobody looks whether all have finished, and there are `max_words` words.
     """
     beam = config.beam
     device = speaker.device
@@ -146,7 +149,7 @@ def beam_search(speaker: Speaker, state: State, events: int, config: InferenceCo
         score_PK = best.values
         parent_PK, word_PK = best.indices // step_PKV.shape[-1], best.indices % step_PKV.shape[-1]
         words_PKL = torch.cat((words_PKL.gather(1, _along(parent_PK, words_PKL)), word_PK[..., None]), dim=2)
-        if bool(((word_PK == EOS) | (word_PK == PAD)).all()):
+        if looks and bool(((word_PK == EOS) | (word_PK == PAD)).all()):
             break
         state.reorder((first_P1 + parent_PK).flatten())
     words_PKL = words_PKL[..., 1:]

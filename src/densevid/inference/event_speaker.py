@@ -25,7 +25,7 @@ from densevid.progress import Watch, unwatched
 
 LARGE_MEMORY = 40e9  # bytes; memories of 2^20 steps take four of them in the paper's configuration
 ENCODING = 0.9  # its share of the time that sentences take on a CPU, about
-EVENTS_SPOKEN = 4096  # at most so many together: beyond that a word costs no less each
+SENTENCES_SPOKEN = 4096  # at most so many together: beyond that a word costs no less each
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,8 @@ class SpeakerLimits:
 
     `allowance` is how many empty steps never matter, `aligned` what packed lengths are a multiple of. On a GPU
     `captured` replays words, and the proposing of few videos; `kernels` are the steps between products that are our
-    own; `attention` is whose attention the encoder uses.
+    own; `attention` is whose attention the encoder uses. `beams` lets the word decoder say beams, too: it pays where
+    all sentences of an event can read one memory, as our kernel does.
     """
 
     encoded: int
@@ -44,6 +45,7 @@ class SpeakerLimits:
     captured: bool = True
     kernels: tuple[Kernel, ...] = KERNELS
     attention: Attention = "usual"
+    beams: bool = False
 
     @classmethod
     def of(cls, device: torch.device) -> SpeakerLimits:
@@ -51,7 +53,9 @@ class SpeakerLimits:
         if device.type != "cuda":
             return cls(1 << 12, 1 << 16, 1 << 6)
         large = torch.cuda.get_device_properties(device).total_memory > LARGE_MEMORY
-        return cls(1 << 17, 1 << 20, 1 << 13, 16) if large else cls(1 << 15, 1 << 18, 1 << 12, 16)
+        if large:
+            return cls(1 << 17, 1 << 20, 1 << 13, 16, beams=True)
+        return cls(1 << 15, 1 << 18, 1 << 12, 16, beams=True)
 
 
 @dataclass
@@ -83,8 +87,9 @@ class EventSpeaker:
         self.graphs = Graphs(enabled=limits.captured and model.device.type == "cuda")
         self.decoder: WordDecoder | None = None
         self.flat: FlatSentences | None = None
-        if plain_greedy(inference) and isinstance(model.caption_decoder, SelfAttentionDecoder):
-            rests = network.compat == "paper"
+        told = plain_greedy(inference) or limits.beams
+        if told and isinstance(model.caption_decoder, SelfAttentionDecoder):
+            rests = network.compat == "paper" and plain_greedy(inference)  # a beam's sentences change places
             self.decoder = WordDecoder(model.caption_decoder, inference.max_words, fused, rests=rests)
             if fused.flat and fits_flat(network.heads, network.width, self.dtype):
                 self.flat = FlatSentences(self.decoder, rules, self.graphs, limits.spoken)
@@ -146,9 +151,10 @@ class EventSpeaker:
         """As many as the memory holds: a word costs the decoder's weights once, however many events share it."""
         group: list[PackedEvents] = []
         events = slots = 0
+        most = max(1, SENTENCES_SPOKEN // self.rules.config.inference.beam)
         for part in packed:
             events, slots = events + len(part.mask_PS), slots + part.mask_PS.numel()
-            if group and (slots > self.limits.spoken or events > EVENTS_SPOKEN or self.decoder is None):
+            if group and (slots > self.limits.spoken or events > most or self.decoder is None):
                 yield group
                 group, events, slots = [], len(part.mask_PS), part.mask_PS.numel()
             group.append(part)

@@ -15,6 +15,7 @@ from densevid.data.vocabulary import SPECIAL_TOKENS
 ALPHA, BETA, GAMMA = 0.85, 0.2, 0.6  # METEOR 1.5, English
 EVENTS_AT_ONCE = 256  # their comparisons, K x K x L x L each, are in memory together
 NOT_SAID, NOT_TOLD = -1, -2  # never equal
+MORE_THAN_WORDS = 1 << 20  # than any vocabulary has, so that a pair of words is one number
 
 
 def expected_likeness(words_PKL: Tensor, log_probability_PK: Tensor, power: float) -> Tensor:
@@ -30,7 +31,7 @@ def likeness(words_PKL: Tensor) -> Tensor:
     real_PKL = words_PKL >= len(SPECIAL_TOKENS)
     length_PK = real_PKL.sum(dim=-1)
     matched_PKK = _shared(words_PKL, real_PKL)
-    pair_PKL = words_PKL[..., :-1] * (int(words_PKL.max()) + 1) + words_PKL[..., 1:]
+    pair_PKL = words_PKL[..., :-1] * MORE_THAN_WORDS + words_PKL[..., 1:]
     joined_PKK = _shared(pair_PKL, real_PKL[..., :-1] & real_PKL[..., 1:])
     chunks_PKK = (matched_PKK - joined_PKK).clamp(min=1)
     precision_PKK = matched_PKK / length_PK[:, :, None].clamp(min=1)
