@@ -116,7 +116,7 @@ def test_a_set_of_other_features_is_refused(
         (tmp_path / store / "a_duration_frame.csv").write_text(
             "".join(f"{name},{entry['seconds']},{entry['rows']}\n" for name, entry in entries.items())
         )
-    words = (clips, "--split", "test", "--videos", 3, "--out", tmp_path / "set", *kind)
+    words = (clips, "--split", "test", "--out", tmp_path / "set", *(kind or ("--videos", 3)))
     assert timelines(*words, "--features", tmp_path / "one") == 0
     assert timelines(*words, "--features", tmp_path / "one") == 0
     before = contents(tmp_path / "set" / "features")
@@ -163,6 +163,11 @@ def test_clips_as_they_are(clips: Path, tmp_path: Path) -> None:
         (("--split", "test", "--seed", -1), "the seed must not be negative"),
         (("--split", "test", "--pixels"), "has no folder clips/ of .mp4 files, which --pixels needs"),
         (("--split", "test", "--layouts", "absent.json"), "absent.json: no such file"),
+        (
+            ("--split", "test", "--single", "--layouts", "any.json"),
+            "--layouts is for composed timelines",
+        ),
+        (("--split", "test", "--single", "--seed", 0), "--seed is for composed timelines"),
     ],
 )
 def test_what_cannot_be_used_is_one_line(

@@ -157,8 +157,10 @@ def test_ranks_share_every_step(collection: ClipCollection) -> None:
     both = [[*all_batches(share, 0), *all_batches(share, 1)] for share in shares]
     parts = [{int(n) // 64 for batch in batches for n in batch.sample_P} for batches in both]
     assert parts[0] | parts[1] == set(range(48)) and not parts[0] & parts[1]
-    with pytest.raises(InputError, match="too small for 5 processes"):
+    with pytest.raises(InputError, match="4 videos is too small for 5 processes"):
         TimelineLoader(samples, 4, Share(0, 5))
+    with pytest.raises(InputError, match="1 clips beside them is too small for 2 processes"):
+        TimelineLoader(make(collection, clips_per_batch=1), 4, Share(0, 2))
 
 
 def numbers(batch: Batch) -> list[int]:
@@ -177,6 +179,7 @@ def test_a_step_has_the_same_samples_however_many_share_it(tmp_path: Path, quiet
         beside = sorted(int(n) for part in parts if part.clips for n in part.clips.sample_P)
         assert batch.clips and beside == sorted(batch.clips.sample_P.tolist())
         assert max(map(len, map(numbers, parts))) - min(map(len, map(numbers, parts))) <= 1
+        assert {part.valid_BT.shape[1] for part in parts} == {batch.valid_BT.shape[1]}, "anchors follow the length"
         assert all(any(not video.endswith("quiet") for video in part.videos) for part in parts)
 
 
@@ -225,7 +228,7 @@ def test_closing_ends_the_processes_and_others_go_on_from_there(collection: Clip
     assert [first.videos, again.videos] == [batch.videos for batch in islice(undisturbed.batches(0), 2)]
 
 
-@pytest.mark.parametrize("precision", [np.float16, np.float32])
+@pytest.mark.parametrize("precision", [np.float16, np.float32, np.float64, ">f4"])
 def test_rows_that_the_device_blends_are_the_features_of_the_videos(collection: ClipCollection, precision: Any) -> None:
     assert collection.features is not None
     stored = replace(collection, features=collection.features.astype(precision))

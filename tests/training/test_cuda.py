@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from clip_collections import write_collection
 from densevid.cli import main
 from densevid.config import TrainingConfig
 from densevid.model.layers import KeysValues, MultiHeadAttention
@@ -35,6 +36,23 @@ def test_a_gpu_learns_what_a_cpu_learns(data: Path, tmp_path: Path, precision: s
     assert [row["step"] for row in cpu] == [row["step"] for row in cuda]
     for ours, theirs in zip(cuda, cpu, strict=True):
         assert float(ours["total"]) == pytest.approx(float(theirs["total"]), rel=0.05)
+
+
+def test_a_gpu_composes_timelines_as_a_cpu_does(tmp_path: Path) -> None:
+    """There clips lie on the device, and loading processes send rows."""
+    clips = write_collection(tmp_path / "clips", clips=300)
+    chosen = settings(
+        *("model.width=16", "model.hidden=16", "model.heads=2", "model.layers=1", "model.kernels=[5,20]"),
+        *("model.dropout=0.0", "model.input_dropout=0.0", 'features.streams=["clip"]', "features.widths=[16]"),
+        *("features.min_word_count=1", "training.timelines=24", "training.batch_size=6", "training.clips_per_batch=4"),
+        *("training.epochs=2", "training.warmup_steps=1", 'training.precision="float32"'),
+    )
+    command = ["train", "timelines", "--timelines", str(clips), "--split", "train", *chosen, "--workers", "1"]
+    for device in ("cpu", "cuda"):
+        assert main([*command, "--device", device, "--out", str(tmp_path / device)]) == 0
+    cpu, cuda = (read_metrics(tmp_path / device / "metrics.csv") for device in ("cpu", "cuda"))
+    for ours, theirs in zip(cuda, cpu, strict=True):
+        assert float(ours["total"]) == pytest.approx(float(theirs["total"]), rel=0.02)
 
 
 def test_it_goes_on_where_it_stopped(data: Path, tmp_path: Path) -> None:

@@ -12,6 +12,8 @@ import torch.distributed as dist
 import torch.multiprocessing as processes
 from torch import nn
 
+from clip_collections import write_collection
+from densevid.cli import main
 from densevid.training.metrics import read_metrics
 from densevid.training.ranks import (
     SynchronisedBatchNorm,
@@ -98,7 +100,31 @@ def test_the_result_does_not_depend_on_the_number_of_ranks(tmp_path: Path) -> No
         for part in ("total", "score", "offsets", "mask", "words", "gradient", "cider"):
             if ours[part]:
                 assert float(ours[part]) == pytest.approx(float(theirs[part]), rel=1e-3, abs=1e-4)
-    mine, shared = weights(tmp_path / "one"), weights(tmp_path / "two")
+    assert_near(tmp_path / "one", tmp_path / "two")
+
+
+def test_timelines_do_not_depend_on_it_either(tmp_path: Path) -> None:
+    """Videos of unlike lengths, clips beside them, ten drawn anchors and a gated mask, without dropout."""
+    clips = write_collection(tmp_path / "clips", clips=300)
+    chosen = settings(
+        *("model.width=16", "model.hidden=16", "model.heads=2", "model.layers=1", "model.window=480"),
+        *("model.kernels=[5,20]", "model.dropout=0.0", "model.input_dropout=0.0", 'features.streams=["clip"]'),
+        *("features.widths=[16]", "features.min_word_count=1", "training.timelines=24", "training.batch_size=6"),
+        *("training.clips_per_batch=4", "training.epochs=1", "training.warmup_steps=1", "training.learning_rate=0.05"),
+        *('training.optimizer="sgd"', "training.momentum=0.5", "training.ema=0.0", 'training.precision="float32"'),
+        *("training.label_smoothing=0.0", 'training.proposal_loss="drawn"'),
+    )
+    command = ["train", "timelines", "--timelines", str(clips), "--split", "train", *chosen, "--device", "cpu"]
+    process = start([*command, "--out", str(tmp_path / "two")], ranks=2)
+    torch.set_num_threads(1)
+    assert main([*command, "--out", str(tmp_path / "one")]) == 0
+    assert process.wait(240) == 0, process.communicate()[1]
+    assert_near(tmp_path / "one", tmp_path / "two")
+
+
+def assert_near(one: Path, two: Path) -> None:
+    """Weights equal up to float error."""
+    mine, shared = weights(one), weights(two)
     for name, tensor in mine.items():
         torch.testing.assert_close(
             shared[name], tensor, atol=2e-4, rtol=1e-3, msg=lambda text, name=name: f"{name}: {text}"

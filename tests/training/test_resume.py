@@ -197,11 +197,57 @@ def test_other_sentences_are_other_data(data: Path, tmp_path: Path, capsys: pyte
     assert train_here(data, run, "--resume", "--limit-steps", "3") == 0
 
 
+def test_a_validation_that_decides_must_be_the_same(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, other = tmp_path / "run", Path(shutil.copytree(data, tmp_path / "other"))
+    shutil.copy(data / "train.json", other / "val.json")
+    shutil.rmtree(other / "val")
+    shutil.copytree(data / "train", other / "val")
+    assert train_here(data, run, "--limit-steps", "2") == 0
+    assert train_here(data, run, "--resume", validate=False) == 2
+    assert train_here(other, run, "--resume") == 2
+    refused = [line for line in capsys.readouterr().err.splitlines() if "other validation data, or without" in line]
+    assert len(refused) == 2
+    told = settings('training.best_by="last"', 'training.schedule="cosine"')
+    assert train_here(data, tmp_path / "told", *told, "--limit-steps", "2") == 0
+    assert train_here(data, tmp_path / "told", *told, "--resume", validate=False) == 0, "there it decides nothing"
+
+
+def test_the_weights_it_began_with_may_be_left_out_but_not_exchanged(
+    data: Path, unbroken: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, first, other = tmp_path / "run", str(unbroken / "model"), str(tmp_path / "other" / "model-last")
+    assert train_here(data, tmp_path / "other", "--limit-steps", "1") == 0
+    assert train_here(data, run, "--from", first, "--limit-steps", "1") == 0
+    assert train_here(data, run, "--resume", "--limit-steps", "2") == 0
+    assert train_here(data, run, "--resume", "--from", first, "--limit-steps", "3") == 0
+    assert train_here(data, run, "--resume", "--from", other) == 2
+    assert "did not begin with the weights of this --from" in capsys.readouterr().err.splitlines()[-1]
+
+
+@pytest.mark.parametrize("left", [["vocabulary.txt"], ["vocabulary.txt", "environment.json", ".config.toml.x1.part"]])
+def test_a_run_that_was_killed_while_it_began_begins(
+    data: Path, unbroken: Path, tmp_path: Path, left: list[str]
+) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    for name in left:
+        (run / name).write_text("half of it")
+    assert train_here(data, run, *HARD) == 2, "it might be something else"
+    assert train_here(data, run, *HARD, "--resume") == 0
+    assert_same_weights(unbroken, run)
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "letter.txt").write_text("dear")
+    assert train_here(data, tmp_path / "notes", "--resume") == 2
+
+
 def test_a_checkpoint_from_before_sentences_were_compared_goes_on(data: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     assert train_here(data, run, "--limit-steps", "2") == 0
     tensors, state = checkpointing.read(run / "checkpoints" / "last.safetensors")
-    del state["content"]
+    for name in ("content", "judged_by", "started_from"):
+        del state[name]
     checkpointing.write(run / "checkpoints" / "last.safetensors", tensors, state)
     assert train_here(data, run, "--resume") == 0
     assert "content" in checkpointing.read(run / "checkpoints" / "last.safetensors")[1]

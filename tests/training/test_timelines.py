@@ -155,6 +155,37 @@ def test_validation_on_the_clips_that_are_learnt_is_told(
     assert "warning: the validation data are the training data" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("splits", [("train", "train-dev"), ("train-fit", "train-fold0"), ("train-fit", "train-dev")])
+def test_validation_on_sources_that_are_learnt_from_is_told(
+    tmp_path: Path, settings: list[str], capsys: pytest.CaptureFixture[str], splits: tuple[str, str]
+) -> None:
+    clips = write_collection(tmp_path / "clips", clips=600)
+    learn, judge = splits
+    more = ["--split", learn, "--validation-split", judge, "--limit-steps", "1"]
+    assert train(clips, tmp_path / "run", settings, *more) == 0
+    told = "videos that validation clips were cut from are learnt from, too" in capsys.readouterr().err
+    assert told == (splits != ("train-fit", "train-dev"))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--seconds-per-step", "3"], "--seconds-per-step is for annotated videos"),
+        (["--durations", "none.csv"], "--durations is for annotated videos"),
+        (["--validation-features", "none"], "--validation-features is for annotated videos"),
+        (["--set", "training.batch_size=1"], "training.batch_size must be at least 2"),
+        (["--set", "training.frozen_encoder=true"], "training.frozen_encoder keeps weights of another model"),
+        (["--set", "training.frozen_captioner=true"], "give --from MODEL_DIR"),
+    ],
+    ids=str,
+)
+def test_what_would_change_nothing_or_cannot_be_is_one_line(
+    clips: Path, tmp_path: Path, settings: list[str], capsys: pytest.CaptureFixture[str], words: list[str], message: str
+) -> None:
+    assert train(clips, tmp_path / "run", settings, *words) == 2
+    assert message in capsys.readouterr().err.splitlines()[-1]
+
+
 def test_data_must_be_given_once(clips: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "modern", "--out", str(tmp_path / "run")]) == 2
     assert "give either --annotations" in capsys.readouterr().err

@@ -29,6 +29,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Time every variant and print a table."""
     from densevid.bench.train import print_figures
+    from densevid.errors import InputError
+
+    for name, least in (("batch", 2), ("steps", 1), ("workers", 0)):
+        if getattr(args, name) < least:
+            raise InputError(f"--{name} must be at least {least}, got {getattr(args, name)}")
 
     print_figures(args.batch, args.steps, only=args.only, workers=args.workers, profile=args.profile, json=args.json)
     return 0

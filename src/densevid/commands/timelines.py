@@ -34,6 +34,7 @@ from densevid.data.timelines import TimelineGenerator
 from densevid.errors import InputError
 
 DEFAULT_ANNOTATORS = 5
+DEFAULT_VIDEOS = 100
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,8 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", metavar="FOLDER", help="the clip collection")
     parser.add_argument("--split", required=True, metavar="NAME", help="which clips: a split of clips.json, or a part")
     parser.add_argument("--out", required=True, metavar="DIR", help="where the set is written")
-    parser.add_argument("--videos", type=int, default=100, metavar="N", help="how many timelines (100)")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="another seed is another set (0)")
+    parser.add_argument("--videos", type=int, metavar="N", help="how many timelines (100)")
+    parser.add_argument("--seed", type=int, metavar="N", help="another seed is another set (0)")
     parser.add_argument("--annotators", type=int, metavar="N", help="reference files at most (5; with --single all)")
     parser.add_argument("--features", type=Path, metavar="STORE", help="features that were extracted from the clips")
     parser.add_argument("--pixels", action="store_true", help="make videos even where there are features")
@@ -55,6 +56,9 @@ def run(args: argparse.Namespace) -> int:
     for flag in ("videos", "annotators"):
         if getattr(args, flag) is not None and getattr(args, flag) < 1:
             raise InputError(f"--{flag} must be at least 1, got {getattr(args, flag)}")
+    unused = [flag for flag in ("videos", "seed", "layouts") if args.single and getattr(args, flag) is not None]
+    if unused:
+        raise InputError(f"--{unused[0]} is for composed timelines; --single writes every clip as it is")
     collection = ClipCollection.read(args.folder, pixels=args.pixels, features=args.features)
     out = Path(args.out)
     if args.single:
@@ -65,10 +69,10 @@ def run(args: argparse.Namespace) -> int:
             write_clips(collection, args.split, out, args.annotators, _counted(progress, total))
     else:
         layouts = LayoutTable.from_annotations(args.layouts) if args.layouts else None
-        generator = TimelineGenerator(collection, args.split, args.seed, layouts=layouts)
-        with Progress(args.videos) as progress:
-            annotators = args.annotators or DEFAULT_ANNOTATORS
-            write_timelines(generator, args.videos, out, annotators, _counted(progress, args.videos))
+        generator = TimelineGenerator(collection, args.split, args.seed or 0, layouts=layouts)
+        videos, annotators = args.videos or DEFAULT_VIDEOS, args.annotators or DEFAULT_ANNOTATORS
+        with Progress(videos) as progress:
+            write_timelines(generator, videos, out, annotators, _counted(progress, videos))
     _report(out)
     return 0
 

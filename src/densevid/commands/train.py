@@ -96,10 +96,22 @@ def _training(arguments: argparse.Namespace) -> DataFiles | ClipFiles:
     if (arguments.annotations is None) == (arguments.timelines is None):
         raise InputError("give either --annotations FILE... with --features STORE, or --timelines CLIPS")
     if arguments.timelines is not None:
+        _require_used(arguments)
         return _clips(arguments, arguments.split or "train")
     if arguments.features is None:
         raise InputError("--annotations needs --features STORE")
     return _files(arguments, arguments.annotations, arguments.features, arguments.split)
+
+
+def _require_used(arguments: argparse.Namespace) -> None:
+    """Clips know their own time; what is said of annotated videos needs some."""
+    from densevid.errors import InputError
+
+    for name in ("durations", "seconds_per_step", "validation_features"):
+        if getattr(arguments, name) is not None and not arguments.validation:
+            raise InputError(
+                f"--{name.replace('_', '-')} is for annotated videos; with --timelines give --validation FILE"
+            )
 
 
 def _clips(arguments: argparse.Namespace, split: str) -> ClipFiles:

@@ -121,10 +121,11 @@ class BatchRows:
 
 
 class ResidentFootage:
-    """All footage of a collection on a device, in the precision it is stored in, and a row of zeros after it."""
+    """All footage of a collection on a device and a row of zeros: float16 where it is stored so, else float32."""
 
     def __init__(self, features_RF: FloatArray, device: torch.device) -> None:
-        table_RF = np.zeros((len(features_RF) + 1, features_RF.shape[1]), features_RF.dtype)
+        precision = np.float16 if features_RF.dtype == np.float16 else np.float32
+        table_RF = np.zeros((len(features_RF) + 1, features_RF.shape[1]), precision)
         table_RF[:-1] = features_RF
         self.table_RF = torch.from_numpy(table_RF).to(device)
 

@@ -117,11 +117,11 @@ class TimelineSamples(Dataset[Sample]):
     def __getitem__(self, index: int) -> Sample:
         return self.video(index)
 
-    def video(self, index: int, *, with_features: bool = True) -> Sample:
-        """A composed video; without its features it has the rows that they are made of."""
+    def video(self, index: int, *, most: int | None = None, with_features: bool = True) -> Sample:
+        """A composed video of `most` steps at most; without its features it has the rows that they are made of."""
         rng = np.random.default_rng((self.generator.seed, CHOICE, index))
         name, plan = self.generator.planned(index, quiet=self.is_quiet(index))
-        rows = FootageRows.of(plan).cut(self.window)
+        rows = FootageRows.of(plan).cut(self.window if most is None else most)
         events = [event for event in plan.events if event.start < len(rows)]
         chosen = rng.permutation(len(events))[: self.segments_per_video].tolist()
         said = [
@@ -201,8 +201,9 @@ class TimelineLoader:
         self.footage = ResidentFootage(dataset.generator.footage, self.device) if resident else None
         self._composed: Iterator[Batch] = iter(())
         self._next = -1  # the step, counted from the beginning of the run, that they give next
-        if size < self.share.ranks:
-            raise InputError(f"a batch of {size} videos is too small for {self.share.ranks} processes")
+        for what, many in (("videos", size), ("clips beside them", dataset.clips_per_batch or self.share.ranks)):
+            if many < self.share.ranks:
+                raise InputError(f"a batch of {many} {what} is too small for {self.share.ranks} processes")
         if dataset.has_quiet and size < 2 * self.share.ranks:
             raise InputError(f"a batch of {size} videos could be quiet ones alone; set training.batch_size higher")
 
@@ -262,7 +263,8 @@ class _SortedBatches(Dataset[list[Batch]]):
     """A dataset whose index is the number of a group of a few steps; these exchange videos and keep their sizes.
 
     Videos of all processes are sorted by the length they usually have, and only then is each batch shared out: a step
-    has the same videos however many processes there are, and each composes its own alone.
+    has the same videos however many processes there are, and each composes its own alone. They are as long in all
+    processes, too: as the longest usually is. The few that turn out longer than that are cut, as at the window.
     """
 
     def __init__(self, samples: TimelineSamples, size: int, share: Share, *, with_features: bool) -> None:
@@ -270,8 +272,7 @@ class _SortedBatches(Dataset[list[Batch]]):
 
     def __getitem__(self, group: int) -> list[Batch]:
         steps = range(group * SORTED_TOGETHER, (group + 1) * SORTED_TOGETHER)
-        shared = map(self._share, self._videos(group))
-        return [self._batch(videos, self._clips(step)) for videos, step in zip(shared, steps, strict=True)]
+        return [self._batch(videos, self._clips(step)) for videos, step in zip(self._videos(group), steps, strict=True)]
 
     def _videos(self, group: int) -> list[list[int]]:
         """The videos of each step of a group, of all processes."""
@@ -281,21 +282,25 @@ class _SortedBatches(Dataset[list[Batch]]):
         places = np.random.default_rng(seed).permutation(SORTED_TOGETHER).tolist()
         return [together[place * size : (place + 1) * size] for place in places]
 
-    def _share(self, videos: list[int]) -> list[Sample]:
+    def _share(self, videos: list[int]) -> list[int]:
         """This process's part, in order; quiet videos are dealt last, so that nobody has these alone."""
         dealt = sorted(range(len(videos)), key=lambda place: self.samples.is_quiet(videos[place]))
-        mine = [videos[place] for place in sorted(dealt[self.share.rank :: self.share.ranks])]
-        return [self.samples.video(index, with_features=self.with_features) for index in mine]
+        return [videos[place] for place in sorted(dealt[self.share.rank :: self.share.ranks])]
 
     def _clips(self, step: int) -> list[int]:
         size = self.samples.clips_per_batch
         return list(range(step * size + self.share.rank, (step + 1) * size, self.share.ranks))
 
-    def _batch(self, videos: list[Sample], clips: list[int]) -> Batch:
-        beside = [self.samples.clip(index, with_features=self.with_features) for index in clips]
-        batch = self._side_by_side(videos, self.samples.shortest_batch, STEPS_APART)
-        return replace(batch, clips=self._side_by_side(beside, 1, CLIP_STEPS_APART)) if beside else batch
+    def _batch(self, videos: list[int], clips: list[int]) -> Batch:
+        samples, with_features = self.samples, self.with_features
+        window = self._window(max(samples.shortest_batch, *map(samples.usual_steps, videos)), STEPS_APART)
+        mine = [samples.video(index, most=window, with_features=with_features) for index in self._share(videos)]
+        batch, beside = collate(mine, window), [samples.clip(index, with_features=with_features) for index in clips]
+        if not beside:
+            return batch
+        longest = max(sample.steps for sample in beside)
+        return replace(batch, clips=collate(beside, self._window(longest, CLIP_STEPS_APART)))
 
-    def _side_by_side(self, samples: list[Sample], shortest: int, apart: int) -> Batch:
-        longest = max(shortest, *(sample.steps for sample in samples))
-        return collate(samples, min(self.samples.window, -(-longest // apart) * apart))
+    def _window(self, steps: int, apart: int) -> int:
+        """A length for batches, one of few."""
+        return min(self.samples.window, -(-steps // apart) * apart)

@@ -98,6 +98,20 @@ def require_same_data(state: Mapping[str, Any], dataset: SegmentDataset | Timeli
         raise InputError(f"{where}: the run began with other training data ({what})")
 
 
+def require_same_start(state: Mapping[str, Any], started_from: str | None, *, where: str) -> None:
+    """The weights that a run began with need not be given again, but must not be others; older ones know none."""
+    if started_from is not None and state.get("started_from", started_from) != started_from:
+        raise InputError(f"{where}: the run did not begin with the weights of this --from; leave it out to go on")
+
+
+def require_same_judge(state: Mapping[str, Any], judged_by: str | None, *, where: str) -> None:
+    """Where validation decides about rates or the best model it must be the same to the end; older ones know none."""
+    if state.get("judged_by", judged_by) != judged_by:
+        raise InputError(
+            f"{where}: the run began with other validation data, or without; it goes on with the same alone"
+        )
+
+
 def restore(learner: Learner, tensors: Tensors, state: Mapping[str, Any], *, rank: int, seed: int) -> Position:
     """Bring a learner to where the checkpoint was taken."""
     learner.model.load_state_dict(_under(tensors, "model."))

@@ -95,6 +95,11 @@ def prepare(
         if isinstance(validation, DataFiles) and validation.split is not None:  # others were asked for
             raise InputError(f"{same}: nothing tells the split {validation.split!r} apart; give --validation FILE")
         report(f"warning: {same}; they tell nothing about others")
+    elif isinstance(dataset, TimelineSamples) and isinstance(source, ComposedFeatures):
+        shared, held = _shared_sources(dataset, source)
+        if shared:
+            what = f"{shared} of the {held} videos that validation clips were cut from are learnt from, too"
+            report(f"warning: {what}; choose splits like train-fit and train-dev")
     return Prepared(vocabulary, dataset, held_out, judged)
 
 
@@ -155,6 +160,15 @@ def _are_the_same(
         return training == validation
     files, others = ({path.resolve() for path in each.annotations} for each in (training, validation))
     return files == others and isinstance(learnt, SegmentDataset) and set(learnt.videos) == set(held_out.videos)
+
+
+def _shared_sources(learnt: TimelineSamples, composed: ComposedFeatures) -> tuple[int, int]:
+    """How many source videos of the validation's clips are also learnt from, and how many it has; of one folder."""
+    ours, theirs = learnt.generator, composed.generator
+    if ours.collection.folder.resolve() != theirs.collection.folder.resolve():
+        return 0, 0
+    known, held = ({clip.source for clip in one.collection.split(one.split)} for one in (ours, theirs))
+    return len(known & held), len(held)
 
 
 def open_source(files: DataFiles, told: Annotations, config: Config) -> FeatureSource:

@@ -40,6 +40,12 @@ class Surroundings:
     ranks: Ranks
     report: Report
     limit_steps: int | None = None
+    started_from: str | None = None  # a hash of the weights
+
+    @property
+    def judged_by(self) -> str | None:
+        """A hash of the held-out data."""
+        return None if self.data.validation is None else self.data.validation.content
 
 
 class RecordedLoop(Loop):
@@ -52,6 +58,7 @@ class RecordedLoop(Loop):
         self.best, self._is_best = math.inf, False  # the less the better
         self._known = 0  # steps whose losses have been read
         self._first = 0  # step of this sitting
+        self._started_from = around.started_from
         self._recent, self._samples, self._since, self._begun = Sums(), 0, time.perf_counter(), time.perf_counter()
         self._progress = Progress(learner.schedule.total_steps, self.report)
         self._records: Records | None = None
@@ -62,7 +69,12 @@ class RecordedLoop(Loop):
             self.report(f"{self.folder.path}: no checkpoint yet, starting from the beginning")
             return
         tensors, state = checkpointing.read(self.folder.last)
-        checkpointing.require_same_data(state, self.loader.dataset, where=str(self.folder.path))
+        where = str(self.folder.path)
+        checkpointing.require_same_data(state, self.loader.dataset, where=where)
+        checkpointing.require_same_start(state, self.around.started_from, where=where)
+        if self.settings.schedule == "plateau" or self.settings.best_by != "last":
+            checkpointing.require_same_judge(state, self.around.judged_by, where=where)
+        self._started_from = state.get("started_from", self._started_from)
         self.best = math.inf if state["best"] is None else state["best"]
         seed = self.settings.seed
         self.position = checkpointing.restore(self.learner, tensors, state, rank=self.ranks.rank, seed=seed)
@@ -70,8 +82,8 @@ class RecordedLoop(Loop):
         self._recent = Sums(**state["recent"])
         self.skips = Skips(**state.get("skips", {}))  # older checkpoints know of none
         epoch, epochs = self.position.epoch, self.settings.epochs
-        where = f"epoch {epoch + 1} of {epochs}" if epoch < epochs else "the end: all epochs are done"
-        self.report(f"resumed at step {self.learner.step:,}, {where}")
+        reached = f"epoch {epoch + 1} of {epochs}" if epoch < epochs else "the end: all epochs are done"
+        self.report(f"resumed at step {self.learner.step:,}, {reached}")
 
     @contextmanager
     def shown(self) -> Iterator[None]:
@@ -206,7 +218,8 @@ class RecordedLoop(Loop):
     def _save(self, path: Path) -> None:
         best = None if self.best == math.inf else self.best
         sums = {"recent": asdict(self._recent), "skips": asdict(self.skips)}
-        more = {"best": best, **checkpointing.data_hashes(self.loader.dataset), **sums}
+        origins = {"started_from": self._started_from, "judged_by": self.around.judged_by}
+        more = {"best": best, **checkpointing.data_hashes(self.loader.dataset), **origins, **sums}
         tensors, state = checkpointing.snapshot(self.learner, self.position, more)
         if self.ranks.leads:
             checkpointing.write(path, tensors, state)

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import torch
 
-from densevid.checkpoint import load_model
+from densevid.artifacts import fingerprint
+from densevid.checkpoint import WEIGHTS, load_model
 from densevid.config import Config, TrainingConfig
 from densevid.data.batches import SegmentDataset
 from densevid.data.loading import Loader, Plan, Share
@@ -71,6 +72,8 @@ def assemble(job: TrainingJob, ranks: Ranks, device: torch.device, report: Repor
     begun = folder.begun(resume=job.resume) if ranks.leads else folder.config.exists()
     if begun:
         folder.require_same(config)
+    else:
+        _require_weights_that_stay(job)
     require_judge(config.training.best_by, validated=job.validation is not None)
     data = prepare(config, job.training, job.validation, _vocabulary(folder, begun, job), report)
     loader = _training_loader(data.training, job, ranks, device)
@@ -81,12 +84,21 @@ def assemble(job: TrainingJob, ranks: Ranks, device: torch.device, report: Repor
     if ranks.leads and not begun:
         folder.begin(config, data.vocabulary, job.inputs, device=str(device), step=0)
     judged = None if data.validation is None else _loader(data.validation, job, ranks, device, shuffled=False)
-    recorded = RecordedLoop(learner, loader, Surroundings(data, judged, folder, ranks, report, job.limit_steps))
+    started_from = None if job.start_from is None else fingerprint(job.start_from / WEIGHTS)
+    around = Surroundings(data, judged, folder, ranks, report, job.limit_steps, started_from)
+    recorded = RecordedLoop(learner, loader, around)
     if begun:
         recorded.resume()
     if ranks.leads and begun:
         folder.go_on(config, job.inputs, device=str(device), step=learner.step)
     return recorded
+
+
+def _require_weights_that_stay(job: TrainingJob) -> None:
+    """What is to stay as it is must come from somewhere."""
+    for name in ("frozen_encoder", "frozen_captioner"):
+        if getattr(job.config.training, name) and job.start_from is None:
+            raise InputError(f"training.{name} keeps weights of another model as they are: give --from MODEL_DIR")
 
 
 def _vocabulary(folder: RunFolder, begun: bool, job: TrainingJob) -> Vocabulary | None:
@@ -102,6 +114,8 @@ def _training_loader(
     if isinstance(dataset, SegmentDataset):
         return _loader(dataset, job, ranks, device)
     settings, share = job.config.training, Share(ranks.rank, ranks.count)
+    if settings.batch_size < 2 and settings.task != "captions":
+        raise InputError("training.batch_size must be at least 2: a batch norm learns nothing from one video")
     resident = footage_stays(dataset, settings, device)
     return TimelineLoader(dataset, settings.batch_size, share, workers=job.workers, device=device, resident=resident)
 
@@ -113,7 +127,8 @@ def footage_stays(dataset: TimelineSamples, settings: TrainingConfig, device: to
     """
     if settings.disguised:
         if settings.features_on_device:
-            raise InputError("training.features_on_device does not go with training.disguised; set one of them to 0")
+            other = "set training.features_on_device = false or training.disguised = 0"
+            raise InputError(f"training.features_on_device does not go with training.disguised; {other}")
         return False
     return settings.features_on_device or (device.type == "cuda" and dataset.generator.footage.nbytes <= MOST_RESIDENT)
 

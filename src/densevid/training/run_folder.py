@@ -71,11 +71,21 @@ class RunFolder:
         """Whether there is a run to go on with; an error if there is something and nobody said to resume it."""
         if not self.path.exists() or (self.path.is_dir() and not any(self.path.iterdir())):
             return False
+        if not self.config.exists() and resume and self._hardly_begun():
+            return False
         if not self.config.exists():
             raise InputError(f"{self.path}: exists and is not the folder of a run; choose another --out")
         if not resume:
             raise InputError(f"{self.path}: holds a run already; go on with --resume or choose another --out")
         return True
+
+    def _hardly_begun(self) -> bool:
+        """Whether there is only what is written before the settings, or a part of it: the run was killed right then."""
+        first = (self.vocabulary.name, self.environment.name, self.config.name)
+        begun = tuple(f".{name}." for name in first)  # as a file is called until it is whole
+        return self.path.is_dir() and all(
+            file.name in first or file.name.startswith(begun) for file in self.path.iterdir()
+        )
 
     def begin(self, config: Config, vocabulary: Vocabulary, inputs: list[Path], **facts: Any) -> None:
         """Write what is known before the first step; the settings last, for they mark a run as begun."""
