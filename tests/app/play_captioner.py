@@ -33,7 +33,8 @@ say("decode", 0.5)
 say("features", 0.25)
 if mode == "hang" or (mode == "hang-once" and times == 1):
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-    (out / "child").write_text(str(child.pid))
+    (out / "child.part").write_text(str(child.pid))
+    (out / "child.part").rename(out / "child")  # whole, or not there: tests wait for it and read it at once
     time.sleep(600)
 elif mode == "slow":
     time.sleep(0.3)
