@@ -8,6 +8,7 @@ import torch
 from densevid.bench.peaks import share_of_peak
 from densevid.bench.train import VOCABULARY, flop_per_sample, generated_batch
 from densevid.bench.train_feeding import Fed, measure_feeding, print_feeding
+from densevid.cli import main
 from densevid.config import Config, load_config
 from densevid.model.masked_transformer import MaskedTransformer
 from densevid.training.step import total_loss
@@ -49,3 +50,9 @@ def test_arithmetic() -> None:
     assert flop_per_sample(load_config("activitynet")) == pytest.approx(173e9, rel=0.01), "about 170 GFLOP a sample"
     assert share_of_peak(275.0, "NVIDIA H200") == pytest.approx(0.278, abs=1e-3)
     assert share_of_peak(275.0, "another") is None
+
+
+@pytest.mark.parametrize(("flag", "value"), [("--batch", "1"), ("--steps", "0"), ("--workers", "-1")])
+def test_sizes_that_cannot_be_are_one_line(flag: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "train", flag, value]) == 2
+    assert f"{flag} must be at least" in capsys.readouterr().err

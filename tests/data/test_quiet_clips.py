@@ -14,7 +14,8 @@ from densevid.config import Config
 from densevid.data.batches import collate
 from densevid.data.clip_collection import ClipCollection
 from densevid.data.near_duplicates import near_duplicates
-from densevid.data.timeline_samples import TimelineLoader, TimelineSamples
+from densevid.data.timeline_loading import TimelineLoader
+from densevid.data.timeline_samples import TimelineSamples
 from densevid.data.timelines import TimelineGenerator
 from densevid.data.vocabulary import Vocabulary
 from densevid.errors import InputError

@@ -14,7 +14,8 @@ from densevid.artifacts import write_json
 from densevid.config import Config
 from densevid.data.batches import Batch
 from densevid.data.clip_collection import ClipCollection
-from densevid.data.timeline_samples import TimelineLoader, TimelineSamples
+from densevid.data.timeline_loading import TimelineLoader
+from densevid.data.timeline_samples import TimelineSamples
 from densevid.data.timelines import TimelineGenerator
 from densevid.data.vocabulary import Vocabulary
 from densevid.model.masked_transformer import MaskedTransformer

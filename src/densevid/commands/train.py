@@ -104,7 +104,7 @@ def _training(arguments: argparse.Namespace) -> DataFiles | ClipFiles:
 
 
 def _require_used(arguments: argparse.Namespace) -> None:
-    """Clips know their own time; what is said of annotated videos needs some."""
+    """Refuse flags about annotated videos where there are none: clips know their own times and features."""
     from densevid.errors import InputError
 
     for name in ("durations", "seconds_per_step", "validation_features"):

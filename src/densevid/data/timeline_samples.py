@@ -1,30 +1,28 @@
 """Training data without end: every epoch asks for timelines that nobody has seen, composed by the loading processes.
 
-Sample i depends on the generator's seed and i alone, and which samples a step has on its number; so a run that stopped
-goes on with the very samples it would have seen, with any number of loading processes.
+Sample i depends on the generator's seed and i alone; which samples share a step is for `timeline_loading`. So a run
+that stopped goes on with the very samples it would have seen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
-from itertools import count
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import Dataset
 
 from densevid.config import Config
 from densevid.data.agreement import Agreement
-from densevid.data.batches import Batch, Sample, collate, encode_all
+from densevid.data.batches import Sample, encode_all
 from densevid.data.clip_collection import Clip
 from densevid.data.content_hashes import hash_of_clips
 from densevid.data.disguise import disguised
-from densevid.data.loading import LOADING, ErrorsHandedOver, Share, leave_inherited, raising
 from densevid.data.timeline_pool import SHORTEST_CROP
-from densevid.data.timeline_rows import FootageRows, ResidentFootage
+from densevid.data.timeline_rows import FootageRows
 from densevid.data.timelines import TimelineGenerator
 from densevid.data.vocabulary import Vocabulary
 from densevid.errors import InputError
@@ -33,8 +31,6 @@ from densevid.video.reduction import Reduction
 
 CHOICE, CLIP_CHOICE = 7, 8  # set the draws of events with their sentences, and of clips, apart from those of videos
 SEGMENTS_APART = 64  # more than any video gives: keeps the numbers of segments of different videos apart
-SORTED_TOGETHER = 4  # batches; those of similar length are padded less
-STEPS_APART, CLIP_STEPS_APART = 96, 32  # lengths of batches: few of them, since kernels are compiled for each
 LONGEST_CLIP = 64  # steps; of a longer one a part is shown
 
 
@@ -177,130 +173,3 @@ class TimelineSamples(Dataset[Sample]):
             segment_index_P=torch.tensor(chosen, dtype=torch.int64),
             words_PL=encode_all(self.vocabulary, said, self.max_words),
         )
-
-
-class TimelineLoader:
-    """Batches of an epoch without end, this process's share of each, composed by `workers` processes or by this one.
-
-    A few batches are composed together and cut by length, so that short videos need not be padded to the longest. The
-    processes go on from epoch to epoch. With `resident` footage they choose rows alone, and the device blends them.
-    """
-
-    def __init__(
-        self,
-        dataset: TimelineSamples,
-        size: int,
-        share: Share | None = None,
-        *,
-        workers: int = 0,
-        device: torch.device | str = "cpu",
-        resident: bool = False,
-    ) -> None:
-        self.dataset, self.size, self.share = dataset, size, share or Share()
-        self.workers, self.device = workers, torch.device(device)
-        self.footage = ResidentFootage(dataset.generator.footage, self.device) if resident else None
-        self._composed: Iterator[Batch] = iter(())
-        self._next = -1  # the step, counted from the beginning of the run, that they give next
-        for what, many in (("videos", size), ("clips beside them", dataset.clips_per_batch or self.share.ranks)):
-            if many < self.share.ranks:
-                raise InputError(f"a batch of {many} {what} is too small for {self.share.ranks} processes")
-        if dataset.has_quiet and size < 2 * self.share.ranks:
-            raise InputError(f"a batch of {size} videos could be quiet ones alone; set training.batch_size higher")
-
-    def steps(self, epoch: int) -> int:
-        """How many batches an epoch has."""
-        return max(1, len(self.dataset) // self.size)
-
-    def batches(self, epoch: int, position: int = 0) -> Iterator[Batch]:
-        """The batches of an epoch from a position on, on the device."""
-        first, last = (epoch * self.steps(epoch) + step for step in (position, self.steps(epoch)))
-        if first != self._next:
-            self._composed = self._begin(first)
-        for step in range(first, last):
-            self._next = step + 1
-            yield self._filled(next(self._composed).to(self.device))
-
-    def _filled(self, batch: Batch) -> Batch:
-        """The batch with its features, and so the clips beside it, where they lie on the device."""
-        if self.footage is None or batch.rows is None:
-            return batch
-        clips = None if batch.clips is None else self._filled(batch.clips)
-        return replace(batch, features_BTF=self.footage.shown(batch.rows), rows=None, clips=clips)
-
-    def close(self) -> None:
-        """End the processes; batches after this are composed by new ones."""
-        self._composed, self._next = iter(()), -1
-
-    def _begin(self, step: int) -> Iterator[Batch]:
-        """Batches from a step on, without end."""
-        loader: DataLoader[list[Batch]] = DataLoader(
-            ErrorsHandedOver(_SortedBatches(self.dataset, self.size, self.share, with_features=self.footage is None)),
-            batch_size=None,
-            sampler=_WithoutEnd(step // SORTED_TOGETHER),
-            num_workers=self.workers,
-            pin_memory=self.device.type == "cuda" and torch.cuda.is_available(),
-            generator=torch.Generator(),  # of its own: a new loader must not move the run's random numbers
-            worker_init_fn=leave_inherited,
-            multiprocessing_context=LOADING if self.workers else None,
-        )
-        composed = (batch for together in raising(loader) for batch in together)
-        for _ in range(step % SORTED_TOGETHER):
-            next(composed)
-        return composed
-
-
-@dataclass(frozen=True)
-class _WithoutEnd:
-    """The numbers of groups of a few steps, one after the other."""
-
-    first: int
-
-    def __iter__(self) -> Iterator[int]:
-        return count(self.first)
-
-
-class _SortedBatches(Dataset[list[Batch]]):
-    """A dataset whose index is the number of a group of a few steps; these exchange videos and keep their sizes.
-
-    Videos of all processes are sorted by the length they usually have, and only then is each batch shared out: a step
-    has the same videos however many processes there are, and each composes its own alone. They are as long in all
-    processes, too: as the longest usually is. The few that turn out longer than that are cut, as at the window.
-    """
-
-    def __init__(self, samples: TimelineSamples, size: int, share: Share, *, with_features: bool) -> None:
-        self.samples, self.size, self.share, self.with_features = samples, size, share, with_features
-
-    def __getitem__(self, group: int) -> list[Batch]:
-        steps = range(group * SORTED_TOGETHER, (group + 1) * SORTED_TOGETHER)
-        return [self._batch(videos, self._clips(step)) for videos, step in zip(self._videos(group), steps, strict=True)]
-
-    def _videos(self, group: int) -> list[list[int]]:
-        """The videos of each step of a group, of all processes."""
-        first, size = group * SORTED_TOGETHER * self.size, self.size
-        together = sorted(range(first, first + SORTED_TOGETHER * size), key=self.samples.usual_steps)
-        seed = (self.samples.generator.seed, CHOICE, first)
-        places = np.random.default_rng(seed).permutation(SORTED_TOGETHER).tolist()
-        return [together[place * size : (place + 1) * size] for place in places]
-
-    def _share(self, videos: list[int]) -> list[int]:
-        """This process's part, in order; quiet videos are dealt last, so that nobody has these alone."""
-        dealt = sorted(range(len(videos)), key=lambda place: self.samples.is_quiet(videos[place]))
-        return [videos[place] for place in sorted(dealt[self.share.rank :: self.share.ranks])]
-
-    def _clips(self, step: int) -> list[int]:
-        size = self.samples.clips_per_batch
-        return list(range(step * size + self.share.rank, (step + 1) * size, self.share.ranks))
-
-    def _batch(self, videos: list[int], clips: list[int]) -> Batch:
-        samples, with_features = self.samples, self.with_features
-        window = self._window(max(samples.shortest_batch, *map(samples.usual_steps, videos)), STEPS_APART)
-        mine = [samples.video(index, most=window, with_features=with_features) for index in self._share(videos)]
-        batch, beside = collate(mine, window), [samples.clip(index, with_features=with_features) for index in clips]
-        if not beside:
-            return batch
-        longest = max(sample.steps for sample in beside)
-        return replace(batch, clips=collate(beside, self._window(longest, CLIP_STEPS_APART)))
-
-    def _window(self, steps: int, apart: int) -> int:
-        """A length for batches, one of few."""
-        return min(self.samples.window, -(-steps // apart) * apart)

@@ -53,9 +53,8 @@ class SpeakerLimits:
         if device.type != "cuda":
             return cls(1 << 12, 1 << 16, 1 << 6)
         large = torch.cuda.get_device_properties(device).total_memory > LARGE_MEMORY
-        if large:
-            return cls(1 << 17, 1 << 20, 1 << 13, 16, beams=True)
-        return cls(1 << 15, 1 << 18, 1 << 12, 16, beams=True)
+        sizes = (1 << 17, 1 << 20, 1 << 13, 16) if large else (1 << 15, 1 << 18, 1 << 12, 16)
+        return cls(*sizes, beams=True)
 
 
 @dataclass
@@ -87,9 +86,9 @@ class EventSpeaker:
         self.graphs = Graphs(enabled=limits.captured and model.device.type == "cuda")
         self.decoder: WordDecoder | None = None
         self.flat: FlatSentences | None = None
-        told = plain_greedy(inference) or limits.beams
-        if told and isinstance(model.caption_decoder, SelfAttentionDecoder):
-            rests = network.compat == "paper" and plain_greedy(inference)  # a beam's sentences change places
+        greedy = plain_greedy(inference)
+        if (greedy or limits.beams) and isinstance(model.caption_decoder, SelfAttentionDecoder):
+            rests = greedy and network.compat == "paper"  # a beam's sentences change places
             self.decoder = WordDecoder(model.caption_decoder, inference.max_words, fused, rests=rests)
             if fused.flat and fits_flat(network.heads, network.width, self.dtype):
                 self.flat = FlatSentences(self.decoder, rules, self.graphs, limits.spoken)

@@ -19,7 +19,7 @@ from densevid.checkpoint import load_model
 from densevid.config import Config
 from densevid.data.batches import Batch, SegmentDataset
 from densevid.data.loading import Loader, Plan
-from densevid.data.timeline_samples import TimelineLoader
+from densevid.data.timeline_loading import TimelineLoader
 from densevid.model.masked_transformer import MaskedTransformer
 from densevid.reproduce.model_runs import GRADIENT_FORMAT, ModelRun
 from densevid.reproduce.prepared_data import Files

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from densevid.config import Config
 from densevid.data.loading import Loader
-from densevid.data.timeline_samples import TimelineLoader
+from densevid.data.timeline_loading import TimelineLoader
 from densevid.model.masked_transformer import MaskedTransformer
 from densevid.training.learner import Learner
 from densevid.training.skips import Skips

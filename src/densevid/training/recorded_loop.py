@@ -12,7 +12,7 @@ from pathlib import Path
 from densevid.artifacts import provenance
 from densevid.checkpoint import LoadedModel, save_model
 from densevid.data.loading import Loader
-from densevid.data.timeline_samples import TimelineLoader
+from densevid.data.timeline_loading import TimelineLoader
 from densevid.events import write_events
 from densevid.progress import duration
 from densevid.training import checkpointing

@@ -15,7 +15,8 @@ from densevid.checkpoint import WEIGHTS, load_model
 from densevid.config import Config, TrainingConfig
 from densevid.data.batches import SegmentDataset
 from densevid.data.loading import Loader, Plan, Share
-from densevid.data.timeline_samples import TimelineLoader, TimelineSamples
+from densevid.data.timeline_loading import TimelineLoader
+from densevid.data.timeline_samples import TimelineSamples
 from densevid.data.vocabulary import Vocabulary
 from densevid.errors import InputError
 from densevid.inference.devices import LEARNING, model_of, usable_device
