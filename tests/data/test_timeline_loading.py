@@ -101,6 +101,21 @@ def test_a_step_has_the_same_samples_however_many_share_it(tmp_path: Path, quiet
         assert all(any(not video.endswith("quiet") for video in part.videos) for part in parts)
 
 
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_every_process_has_words_to_learn_however_many_videos_are_disguised(tmp_path: Path, ranks: int) -> None:
+    collection = ClipCollection.read(write_collection(tmp_path, quiet=3))
+    samples = make(collection, disguised=1.0, proposal_loss="overlap", quiet_every=5)
+    for rank in range(ranks):
+        for batch in islice(TimelineLoader(samples, 20, Share(rank, ranks)).batches(0), 4):
+            assert len(batch.sample_P) == 2 // ranks < len(batch.videos)
+
+
+def test_a_batch_of_quiet_videos_alone_is_refused(tmp_path: Path) -> None:
+    samples = make(ClipCollection.read(write_collection(tmp_path, quiet=3)), quiet_every=1)
+    with pytest.raises(InputError, match="of 4 videos of a batch too many are quiet"):
+        all_batches(TimelineLoader(samples, 4), 0)
+
+
 def test_one_process_has_the_batches_that_sorting_composed_videos_gives(tmp_path: Path) -> None:
     """Where every first layout can be filled, as on real training splits."""
     collection = ClipCollection.read(write_collection(tmp_path, clips=300))

@@ -82,3 +82,17 @@ def test_a_shorter_video_gets_the_beginning_of_the_mask() -> None:
     masking = LearnedMask(16, 20, gated=False, released=False).eval()
     whole = masking(proposals(), 20, torch.full((2,), 12.0)).mask_PT
     torch.testing.assert_close(masking(proposals(), 12, torch.full((2,), 12.0)).mask_PT, whole[:, :12])
+
+
+def test_a_lone_proposal_is_learnt_from_by_the_figures_of_those_before_it() -> None:
+    mask = LearnedMask(8, 24, gated=True, released=False)
+    mask.perceptron[1].running_mean.uniform_(-1, 1)
+    mask.perceptron[1].running_var.uniform_(0.5, 2)
+    both = proposals()
+    lone = PickedProposals(both.logits_P[:1], both.intervals_P2[:1], both.anchors_P2[:1])
+    before = {name: value.clone() for name, value in mask.named_buffers()}
+    learning = mask.train()(lone, 20, torch.tensor([20.0]))
+    assert all(torch.equal(value, before[name]) for name, value in mask.named_buffers())
+    torch.testing.assert_close(learning.mask_PT, mask.eval()(lone, 20, torch.tensor([20.0])).mask_PT)
+    learning.mask_PT.sum().backward()
+    assert both.intervals_P2.grad is not None and mask.perceptron[0].weight.grad is not None

@@ -20,6 +20,7 @@ from densevid.data.timeline_rows import ResidentFootage
 from densevid.data.timeline_samples import CHOICE, TimelineSamples
 from densevid.errors import InputError
 
+ONE_PLAIN_IN = 16  # videos of a batch that is never disguised
 SORTED_TOGETHER = 4  # batches; those of similar length are padded less
 STEPS_APART, CLIP_STEPS_APART = 96, 32  # lengths of batches: few of them, since kernels are compiled for each
 
@@ -127,10 +128,22 @@ class _SortedBatches(Dataset[list[Batch]]):
         places = np.random.default_rng(seed).permutation(SORTED_TOGETHER).tolist()
         return [together[place * size : (place + 1) * size] for place in places]
 
+    def _dealt(self, videos: list[int]) -> list[int]:
+        """The order in which processes are dealt videos: quiet ones last, so that nobody has these alone.
+
+        The first are never disguised, so that everybody has words to learn.
+        """
+        dealt = sorted(videos, key=self.samples.is_quiet)
+        if self.samples.is_quiet(dealt[self.share.ranks - 1]):
+            raise InputError(
+                f"of {len(videos)} videos of a batch too many are quiet; "
+                "set training.batch_size or training.quiet_every higher"
+            )
+        return dealt
+
     def _share(self, videos: list[int]) -> list[int]:
-        """This process's part, in order; quiet videos are dealt last, so that nobody has these alone."""
-        dealt = sorted(range(len(videos)), key=lambda place: self.samples.is_quiet(videos[place]))
-        return [videos[place] for place in sorted(dealt[self.share.rank :: self.share.ranks])]
+        """This process's part, in order."""
+        return sorted(self._dealt(videos)[self.share.rank :: self.share.ranks], key=videos.index)
 
     def _clips(self, step: int) -> list[int]:
         size = self.samples.clips_per_batch
@@ -140,7 +153,9 @@ class _SortedBatches(Dataset[list[Batch]]):
         samples, with_features = self.samples, self.with_features
         usual = samples.usual_steps(videos[-1])  # the longest: they are sorted
         window = self._window(max(samples.shortest_batch, usual), STEPS_APART)
-        mine = [samples.video(index, most=window, with_features=with_features) for index in self._share(videos)]
+        plain, mine = set(self._dealt(videos)[: -(-self.size // ONE_PLAIN_IN)]), []
+        for index in self._share(videos):
+            mine.append(samples.video(index, most=window, with_features=with_features, plain=index in plain))
         batch, beside = collate(mine, window), [samples.clip(index, with_features=with_features) for index in clips]
         if not beside:
             return batch

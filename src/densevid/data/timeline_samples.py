@@ -113,8 +113,11 @@ class TimelineSamples(Dataset[Sample]):
     def __getitem__(self, index: int) -> Sample:
         return self.video(index)
 
-    def video(self, index: int, *, most: int | None = None, with_features: bool = True) -> Sample:
-        """A composed video of `most` steps at most; without its features it has the rows that they are made of."""
+    def video(self, index: int, *, most: int | None = None, with_features: bool = True, plain: bool = False) -> Sample:
+        """A composed video of `most` steps at most; without its features it has the rows that they are made of.
+
+        A `plain` one is not disguised.
+        """
         rng = np.random.default_rng((self.generator.seed, CHOICE, index))
         name, plan = self.generator.planned(index, quiet=self.is_quiet(index))
         rows = FootageRows.of(plan).cut(self.window if most is None else most)
@@ -124,7 +127,7 @@ class TimelineSamples(Dataset[Sample]):
             str(rng.choice(events[number].sentences, p=self._chances(events[number].sentences))) for number in chosen
         ]
         spans = [(event.start, min(event.end, len(rows))) for event in events]
-        if rng.random() < self.disguised:
+        if rng.random() < self.disguised and not plain:
             sample = self._with_features(self._sample(index, name, rows, spans, [], []))
             assert sample.features_TF is not None
             return replace(sample, features_TF=disguised(sample.features_TF, rng))

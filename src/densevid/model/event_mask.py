@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from densevid.model.anchors import anchor_intervals
 from densevid.model.layers import sinusoids
@@ -75,4 +76,13 @@ class LearnedMask(nn.Module):
         borders_P4 = torch.cat((proposals.intervals_P2, anchor_P2), dim=-1)
         sinusoids_PD = sinusoids(borders_P4, self.width // 4).flatten(-2)
         inputs = torch.cat((sinusoids_PD, inside(anchor_P2, self.window)), dim=-1)
-        return self.perceptron(inputs)
+        return self._lone(inputs) if self.training and len(inputs) == 1 else self.perceptron(inputs)
+
+    def _lone(self, inputs: Tensor) -> Tensor:
+        """g of a single proposal while training: it has no spread of its own, so the norm's running figures serve."""
+        first, norm, rectify, second = self.perceptron
+        if not isinstance(norm, nn.BatchNorm1d):  # a norm over all processes, which have more of them
+            return self.perceptron(inputs)
+        mean, variance = norm.running_mean, norm.running_var
+        hidden = F.batch_norm(first(inputs), mean, variance, norm.weight, norm.bias, eps=norm.eps)
+        return second(rectify(hidden))
