@@ -137,7 +137,7 @@ def beam_search(
     """
     beam = config.beam
     device = speaker.device
-    state.select(torch.arange(events, device=device).repeat_interleave(beam))
+    state.select(torch.arange(events * beam, device=device) // beam)
     score_PK = torch.full((events, beam), -torch.inf, device=device)
     score_PK[:, 0] = 0
     words_PKL = torch.full((events, beam, 1), INIT, device=device)
@@ -164,13 +164,13 @@ def beam_search(
 
 def _step_scores(logits_PKV: Tensor, words_PKL: Tensor, config: InferenceConfig) -> Tensor:
     """Log-probabilities of the next word; a finished sentence can only go on with `<pad>`, at no cost."""
-    logits_PKV[..., :NEVER_SAID] = -torch.inf
+    logits_PKV[..., :NEVER_SAID].fill_(-torch.inf)  # nothing is copied to the device, or it could not be replayed
     scores_PKV = logits_PKV.log_softmax(dim=-1)
     if config.no_repeat:
         scores_PKV = scores_PKV.masked_fill(_repeats(words_PKL, scores_PKV.shape[-1], config.no_repeat), -torch.inf)
     finished_PK = (words_PKL[..., -1] == EOS) | (words_PKL[..., -1] == PAD)
     only_pad_V = torch.full((scores_PKV.shape[-1],), -torch.inf, device=scores_PKV.device)
-    only_pad_V[PAD] = 0
+    only_pad_V[PAD].zero_()
     return torch.where(finished_PK[..., None], only_pad_V, scores_PKV)
 
 
