@@ -47,10 +47,11 @@ def captioner(request: pytest.FixtureRequest) -> Captioner:
 
 
 def tied(captioner: Captioner, tracks: list[FeatureTrack], number: int) -> set[int]:
-    """Events of which a beam ends with two sentences that are equally likely to every digit: either will do."""
+    """Events of which a beam ends with two sentences that are equally likely to the last digit: either will do."""
     alone, together = next(captioner.captioned([tracks[number]])), list(captioner.captioned(tracks))[number]
     apart_P = np.abs(alone.log_probability_P - together.log_probability_P)
-    return set(np.flatnonzero(apart_P <= 1e-7).tolist()) if captioner.config.inference.beam > 1 else set()
+    last_digit_P = np.spacing(np.abs(alone.log_probability_P).astype(np.float32))
+    return set(np.flatnonzero(apart_P <= last_digit_P).tolist()) if captioner.config.inference.beam > 1 else set()
 
 
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

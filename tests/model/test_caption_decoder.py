@@ -54,6 +54,22 @@ def test_padding_of_the_memory_changes_nothing(decoder: Decoder, memory: Memory)
     torch.testing.assert_close(decoder(WORDS, decoder.begin(longer)), want, atol=1e-5, rtol=1e-5)
 
 
+def test_sentences_of_one_event_read_its_memory_as_each_would_alone(decoder: Decoder, memory: Memory) -> None:
+    """Two of each event, said side by side, some of which change places in between."""
+    valid = torch.arange(8) < torch.tensor([[8], [5], [6]])
+    memory = Memory(memory.layers, valid)
+    rows = torch.tensor([0, 0, 1, 1, 2, 2])
+    words = torch.randint(4, 30, (6, 5), generator=torch.Generator().manual_seed(0))
+    want = decoder(words, decoder.begin(memory.select(rows)))
+    swapped = torch.tensor([1, 0, 2, 3, 5, 4])
+    state = decoder.begin(memory)
+    state.branch(2)
+    first = decoder(words[swapped, :2], state)
+    state.reorder(swapped)
+    torch.testing.assert_close(first[swapped], want[:, :2], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(decoder(words[:, 2:], state), want[:, 2:], atol=1e-5, rtol=1e-5)
+
+
 def test_layer_l_reads_layer_l_of_the_memory(decoder: Decoder, memory: Memory) -> None:
     for changed in range(2):
         layers = tuple(layer + (index == changed) for index, layer in enumerate(memory.layers))

@@ -24,8 +24,11 @@ WORTH_LEAVING = 3 / 4  # of the events are left: fewer rows, at the cost of choo
 class State(Protocol):
     """What a speaker knows of P events and has said about them."""
 
+    def branch(self, count: int) -> None:
+        """Before the first word: go on with `count` sentences of each event, side by side."""
+
     def select(self, index_P: Tensor) -> None:
-        """Go on with these rows, repeated or reordered."""
+        """Go on with these rows, of events with one sentence each."""
 
     def reorder(self, index_P: Tensor) -> None:
         """The same among rows of one event: only what was said moves, and nothing that was read is copied."""
@@ -137,7 +140,7 @@ def beam_search(
     """
     beam = config.beam
     device = speaker.device
-    state.select(torch.arange(events * beam, device=device) // beam)
+    state.branch(beam)
     score_PK = torch.full((events, beam), -torch.inf, device=device)
     score_PK[:, 0] = 0
     words_PKL = torch.full((events, beam, 1), INIT, device=device)

@@ -30,6 +30,10 @@ class Said:
     values: list[Tensor]
     position_1: Tensor
 
+    def repeated(self, count: int) -> Tensor:
+        """The number of each row, `count` times each."""
+        return torch.arange(count * len(self.keys[0]), device=self.position_1.device) // count
+
     def select(self, index_P: Tensor) -> None:
         """Go on with these rows."""
         self.keys, self.values = ([layer[index_P] for layer in rows] for rows in (self.keys, self.values))
@@ -41,6 +45,10 @@ class GroupedState:
 
     memories: list[Memory]
     said: Said
+
+    def branch(self, count: int) -> None:
+        """Go on with `count` sentences of each event, side by side."""
+        self.select(self.said.repeated(count))
 
     def select(self, index_P: Tensor) -> None:
         """Go on with these rows, which must be in order."""
@@ -101,6 +109,10 @@ class FlatState:
     memory: FlatMemory
     said: Said
     rests: bool = field(default=True)
+
+    def branch(self, count: int) -> None:
+        """Go on with `count` sentences of each event, side by side, which all read its rows where they are."""
+        self.select(self.said.repeated(count))
 
     def select(self, index_P: Tensor) -> None:
         """Go on with these events; their rows stay where they are."""

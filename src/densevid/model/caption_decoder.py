@@ -15,15 +15,21 @@ from densevid.model.video_encoder import Memory
 
 @dataclass
 class DecodingState:
-    """What has been read: the memory's keys and values per layer, and those of the words so far."""
+    """What has been read: the memory's keys and values per layer, and those of the words so far.
+
+    The sentences of one event stand side by side, as many for every event, and read one memory.
+    """
 
     memory: list[KeysValues]
     attended: Tensor | None
     words: list[KeysValues | None]
     position: int = 0
 
+    def branch(self, count: int) -> None:
+        """Nothing was said yet; go on with `count` sentences of each event. Nothing that was read is copied."""
+
     def select(self, index_P: Tensor) -> None:
-        """Go on with these rows, repeated or reordered as a beam search needs them."""
+        """Go on with these events, of each of which there is one sentence."""
         self.memory = [memory.select(index_P) for memory in self.memory]
         self.attended = None if self.attended is None else self.attended[index_P]
         self.reorder(index_P)
@@ -50,7 +56,9 @@ class DecoderLayer(nn.Module):
     ) -> Tensor:
         """One layer over new words; `so_far` holds the earlier words and these."""
         omega_PLD = self.self_attention_norm(self.self_attention(words_PLD, so_far, causal), words_PLD)
-        phi_PLD = self.cross_attention_norm(self.cross_attention(omega_PLD, memory, attended), omega_PLD)
+        asked_EQD = omega_PLD.reshape(len(memory.keys), -1, omega_PLD.shape[-1])  # by all sentences of each event
+        seen_PLD = self.cross_attention(asked_EQD, memory, attended).view_as(omega_PLD)
+        phi_PLD = self.cross_attention_norm(seen_PLD, omega_PLD)
         return self.feed_forward_norm(self.feed_forward(phi_PLD), phi_PLD)
 
 

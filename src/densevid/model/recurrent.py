@@ -48,8 +48,12 @@ class RecurrentState:
     hidden: list[Tensor]
     cell: list[Tensor]
 
+    def branch(self, count: int) -> None:
+        """Go on with `count` sentences of each event, side by side."""
+        self.select(torch.arange(count * len(self.hidden[0]), device=self.hidden[0].device) // count)
+
     def select(self, index_P: Tensor) -> None:
-        """Go on with these rows, repeated or reordered as a beam search needs them."""
+        """Go on with these rows."""
         self.memory = self.memory.select(index_P)
         self.keys = [keys[index_P] for keys in self.keys]
         self.reorder(index_P)
