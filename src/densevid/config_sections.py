@@ -205,7 +205,8 @@ class InferenceConfig:
     `length_penalty` has no part in it (0: the likeliest is said). Steps whose event mask is at most `mask_floor` count
     as zeros and are not encoded: 0 leaves every number as it is. With `border_reach` each border of a proposal moves to
     the strongest change of the features within about this share of its length, and with `border_weight` scores are
-    multiplied by this power of how strong the changes at both borders are.
+    multiplied by this power of how strong the changes at both borders are. With `contrast_weight` scores of what is
+    left after suppression are multiplied by this power of how much an event stands out (`inference/contrast.py`).
 
     A summary has at most `summary_events` events per window of the video, each more probably right than
     `summary_confidence`; two share at most `summary_overlap` of their mean length. Of all such choices it is the one
@@ -226,6 +227,7 @@ class InferenceConfig:
     mask_floor: float = 0.0
     border_reach: float = 0.0
     border_weight: float = 0.0
+    contrast_weight: float = 0.0
     summary_events: int = 10
     summary_confidence: float = 0.4
     summary_overlap: float = 0.2
@@ -234,7 +236,7 @@ class InferenceConfig:
 
     def check(self) -> None:
         """Raise on a value that no inference can have."""
-        borders = ("border_reach", "border_weight")
+        borders = ("border_reach", "border_weight", "contrast_weight")
         for name in ("score_threshold", "suppression_iou", "mask_floor", "summary_confidence", *borders):
             _require(0 <= getattr(self, name) <= 1, f"inference.{name}", getattr(self, name), "must be in [0, 1]")
         for name in ("min_before_suppression", "min_proposals", "length_penalty", "no_repeat", "agreement"):

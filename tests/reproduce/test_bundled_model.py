@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from safetensors.torch import load_file
 import colour_network
 from clip_collections import ACTIONS, sentences
 from densevid.captioning.installed_models import InstalledModel
-from densevid.checkpoint import LoadedModel, load_model, save_model
+from densevid.checkpoint import WEIGHTS, LoadedModel, load_model, save_model
 from densevid.cli import main as densevid
 from densevid.config import load_config
 from densevid.data.clip_collection import DEV_SHARE, ClipCollection, share_of
@@ -26,6 +27,7 @@ from densevid.model.masked_transformer import MaskedTransformer
 from densevid.reproduce import bundled_model, bundled_scores, bundled_training, quiet_videos
 from densevid.reproduce.bundled_card import card_text
 from densevid.reproduce.bundled_model import MOST_BYTES, main
+from densevid.reproduce.bundled_training import Sitting
 from made_videos import constant, make_video
 
 MODEL = {"width": 16, "hidden": 16, "heads": 2, "layers": 1, "window": 200, "kernels": [4, 8, 16, 32]}
@@ -38,7 +40,7 @@ TRAINING = {
     "segments_per_video": 2,
 }
 SHORT = ("batch_size=4", "timelines=16", "epochs=1")
-LAST = list(bundled_training.SITTINGS)[-1]
+LAST = bundled_training.SITTINGS[-1].name
 INFERENCE = {"summary_confidence": 0.0, "min_proposals": 10, "max_proposals": 20, "max_words": 6}
 
 
@@ -92,13 +94,16 @@ def run_all(folder: Path) -> Path:
     for name, split in (("dev", "train-dev"), ("val", "val")):
         step("pixels", clips=clips, features=store, split=split, count=3, out=folder / name)
     data = folder / "data"
-    short = {name: (*settings, *SHORT) for name, settings in bundled_training.SITTINGS.items()}
     with pytest.MonkeyPatch.context() as shorter:
-        shorter.setattr(bundled_training, "SITTINGS", short)
-        step("train", data=data, out=folder / "runs", preset=folder / "tiny.toml", device="cpu")
-    step("pack", run=folder / "runs" / LAST, data=data, timelines=folder / "dev", out=folder / "model")
-    asked = {"model": folder / "model", "clips": clips, "features": store, "out": scores, "each": 1}
-    step("score", **asked, on="dev", timelines=folder / "dev")
+        shorter.setattr(bundled_training, "SITTINGS", tuple(map(shortened, bundled_training.SITTINGS)))
+        asked = {"data": data, "preset": folder / "tiny.toml", "device": "cpu"}
+        step("train", **asked, split="train-fit", out=folder / "twin-runs")
+        step("train", **asked, out=folder / "runs")
+    step("pack", run=folder / "twin-runs" / LAST, data=data, timelines=folder / "dev", out=folder / "twin")
+    step("pack", run=folder / "runs" / LAST, twin=folder / "twin", out=folder / "model")
+    asked = {"clips": clips, "features": store, "out": scores, "each": 1}
+    step("score", **asked, model=folder / "twin", on="dev", timelines=folder / "dev")
+    asked |= {"model": folder / "model"}
     films = folder / "films"
     films.mkdir()
     make_video(films / "film.mp4", constant(6.0, 10.0), size=(64, 48))
@@ -106,8 +111,12 @@ def run_all(folder: Path) -> Path:
     truth = {"film": {"duration": 6.0, "timestamps": [[0.0, 3.0]], "sentences": ["A man rides a horse."]}}
     (folder / "truth.json").write_text(json.dumps(truth))
     step("score", **asked, on="val", timelines=folder / "val", videos=films, annotations=folder / "truth.json")
-    step("card", model=folder / "model", scores=scores)
+    step("card", model=folder / "model", twin=folder / "twin", scores=scores)
     return folder
+
+
+def shortened(sitting: Sitting) -> Sitting:
+    return replace(sitting, settings=(*sitting.settings, *SHORT), copies=min(sitting.copies, 2))
 
 
 def step(name: str, **given: object) -> None:
@@ -162,6 +171,9 @@ def test_a_packed_model_is_half_precise_calibrated_and_has_a_card(made: Path) ->
         (folder / "weights.safetensors").stat().st_size for folder in (made / "model", made / "runs" / LAST / "model")
     ]
     assert sizes[0] < 0.65 * sizes[1]
+    assert loaded.calibration == load_model(made / "twin").calibration, (
+        "it has learnt from what confidence is fitted on"
+    )
     installed = InstalledModel("model", made / "model")
     assert installed.licence and "research" in installed.licence
     assert set(installed.scores) == {"MSR-VTT val, single clips", "MSR-VTT val, composed timelines"}
@@ -189,5 +201,26 @@ def test_val_is_scored_once_and_a_card_needs_the_scores_of_its_own_weights(made:
     for name in ("dev", "val"):
         content = json.loads((made / "scores" / f"{name}.json").read_text())
         (tmp_path / f"{name}.json").write_text(json.dumps({**content, "weights": "sha256:another"}))
-    with pytest.raises(InputError, match="other weights"):
-        step("card", model=made / "model", scores=tmp_path)
+    for scores, twin in ((tmp_path, made / "twin"), (made / "scores", made / "model")):
+        with pytest.raises(InputError, match="other weights"):
+            step("card", model=made / "model", twin=twin, scores=scores)
+
+
+def test_confidence_is_taken_over_from_a_twin_alone(made: Path, tmp_path: Path) -> None:
+    run = made / "runs" / LAST
+    with pytest.raises(InputError, match="no twin"):
+        step("pack", run=run, twin=run / "model", out=tmp_path / "model")
+    with pytest.raises(InputError, match="fitted on --data and --timelines, or taken over"):
+        step("pack", run=run, out=tmp_path / "model")
+
+
+def test_copies_that_learnt_on_become_their_mean(made: Path) -> None:
+    again = [sitting for sitting in bundled_training.SITTINGS if sitting.copies]
+    assert [sitting.name for sitting in again] == ["words-again", "events-again"]
+    for sitting in again:
+        copies = [load_file(made / "runs" / f"{sitting.name}-{seed}" / "model" / WEIGHTS) for seed in (1, 2)]
+        mean = load_file(made / "runs" / sitting.name / "model" / WEIGHTS)
+        assert any(not torch.equal(copies[0][name], copies[1][name]) for name in mean)
+        for name, tensor in mean.items():
+            if tensor.is_floating_point():
+                torch.testing.assert_close(tensor, (copies[0][name] + copies[1][name]) / 2)

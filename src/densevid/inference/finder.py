@@ -15,6 +15,7 @@ from torch import Tensor
 from densevid.inference.anchor_numbers import AnchorNumbers, Counting
 from densevid.inference.borders import at_changes
 from densevid.inference.captured import Graphs
+from densevid.inference.contrast import weighed
 from densevid.inference.folded_heads import FoldedHeads, proposer
 from densevid.inference.fused import has_triton
 from densevid.inference.rules import PaperRules
@@ -67,7 +68,7 @@ class Finder:
         found = self._found(uploaded)
         selection = found.glance.selection.copied() if self.replays else found.glance.selection
         if not self.looks and not bool(found.glance.enough_1):
-            selection = self._filled(self.rules.select(found.proposals, found.lengths), found.lengths, found.numbers)
+            selection = self._settled(self.rules.select(found.proposals, found.lengths), uploaded, found.numbers)
         return found, selection
 
     def encode(self, uploaded: Uploaded) -> EncodedVideo:
@@ -101,12 +102,15 @@ class Finder:
         with self.stages("select"):
             glance = self.rules.glance(proposals, lengths, looks=self.looks)
             numbers = self.counting(proposals.steps, lengths.read_B) if uploaded.padded else None
-            glance = replace(glance, selection=self._filled(glance.selection, lengths, numbers))
+            glance = replace(glance, selection=self._settled(glance.selection, uploaded, numbers))
         return Found(video, lengths, proposals, glance, numbers)
 
-    def _filled(self, selection: Selection, lengths: Lengths, numbers: AnchorNumbers | None) -> Selection:
-        """With at least one event a video, and anchors called by its own numbers."""
-        filled = selection.at_least_one(lengths, self.rules.config.inference.score_threshold)
+    def _settled(self, selection: Selection, uploaded: Uploaded, numbers: AnchorNumbers | None) -> Selection:
+        """Weighed, with at least one event a video, and anchors called by its own numbers."""
+        settings, lengths = self.rules.config.inference, uploaded.lengths
+        window, weight = self.rules.config.model.window, settings.contrast_weight
+        selection = weighed(selection, uploaded.features_BTF, lengths.steps_B, window, weight)
+        filled = selection.at_least_one(lengths, settings.score_threshold)
         return filled if numbers is None else replace(filled, anchor_BK=numbers.own(filled.anchor_BK))
 
 

@@ -69,13 +69,14 @@ LIMITS = """\
 """
 
 
-def write_card(model: Path, scores: Path) -> list[Path]:
-    """Write both files into the model folder."""
+def write_card(model: Path, scores: Path, twin: Path | None = None) -> list[Path]:
+    """Write both files into the model folder; a model that learnt from `train-dev` too has its twin scored there."""
     measured = {name: read_json(scores / f"{name}.json") for name in ("dev", "val")}
-    weights = fingerprint(model / WEIGHTS)
-    for name, content in measured.items():
-        if content.get("weights") != weights:
-            raise InputError(f"{scores / name}.json: measured with other weights than {model / WEIGHTS}; score it anew")
+    for name, scored in (("dev", twin or model), ("val", model)):
+        if measured[name].get("weights") != fingerprint(scored / WEIGHTS):
+            raise InputError(
+                f"{scores / name}.json: measured with other weights than {scored / WEIGHTS}; score it anew"
+            )
     block = provenance(inputs=[model / WEIGHTS, *(scores / f"{name}.json" for name in measured)], command="card")
     write_text(model / CARD, card_text(load_model(model), model, measured["dev"], measured["val"]))
     write_json(model / SCORES, {**plain_scores(measured["val"]), "provenance": block})

@@ -1,19 +1,23 @@
 """The model that comes with densevid, from clips to package files, one command after the other.
 
 Choices are made on fifths of `train` (--on fold0 to fold4) and on `train-dev` (--on dev); `val` is scored once, and a
-second time is refused. MSRVTT holds clips.json and clips/*.mp4; STORE their two-stream features reduced to 512
+second time is refused. The model learns from all of `train`. Beside it stands a twin of the same training that learns
+from nine tenths of it (`train-fit`): on the tenth that it has not seen (`train-dev`) its confidence is fitted, which
+the model takes over. MSRVTT holds clips.json and clips/*.mp4; STORE their two-stream features reduced to 512
 (`densevid extract MSRVTT/clips --out S --reduce 512 --fit-on MSRVTT/clips.json:train` writes S-512).
 
   python -m densevid.reproduce.bundled_model data   --clips MSRVTT --features STORE --out DATA
   python -m densevid.reproduce.bundled_model pixels --clips MSRVTT --features STORE --split train-dev --out DEV
   python -m densevid.reproduce.bundled_model pixels --clips MSRVTT --features STORE --split val --out VAL
-  python -m densevid.reproduce.bundled_model train  --data DATA --workers 8 --out RUNS
-  python -m densevid.reproduce.bundled_model pack   --run RUNS/quiet --data DATA --timelines DEV --out MODEL
-  python -m densevid.reproduce.bundled_model score  --model MODEL --clips MSRVTT --features STORE --on dev \\
+  python -m densevid.reproduce.bundled_model train  --data DATA --split train-fit --workers 8 --out TWIN-RUNS
+  python -m densevid.reproduce.bundled_model pack   --run TWIN-RUNS/quiet --data DATA --timelines DEV --out TWIN
+  python -m densevid.reproduce.bundled_model score  --model TWIN --clips MSRVTT --features STORE --on dev \\
       --timelines DEV --out SCORES
+  python -m densevid.reproduce.bundled_model train  --data DATA --workers 8 --out RUNS
+  python -m densevid.reproduce.bundled_model pack   --run RUNS/quiet --twin TWIN --out MODEL
   python -m densevid.reproduce.bundled_model score  --model MODEL --clips MSRVTT --features STORE --on val \\
       --timelines VAL --videos VIDEOS --annotations train.json val_1.json val_2.json --out SCORES
-  python -m densevid.reproduce.bundled_model card   --model MODEL --scores SCORES
+  python -m densevid.reproduce.bundled_model card   --model MODEL --twin TWIN --scores SCORES
 
 A fold, with timelines that are composed of features (METEOR needs densevid[eval]):
 
@@ -33,12 +37,13 @@ from typing import Any
 
 from densevid.artifacts import fingerprint, provenance, require_writable, write_json
 from densevid.captioning.installed_models import CARD, SCORES
-from densevid.checkpoint import WEIGHTS, load_model, model_files, save_model
+from densevid.checkpoint import WEIGHTS, LoadedModel, load_model, model_files, save_model
 from densevid.data.annotations import read_annotations
 from densevid.data.clip_collection import FOLDS, ClipCollection
 from densevid.data.feature_layouts import open_features
 from densevid.data.feature_store import FeatureStore
 from densevid.data.timeline_set import write_timelines
+from densevid.data.timeline_sources import ClipFeatures
 from densevid.data.timelines import TimelineGenerator
 from densevid.errors import InputError, run_main
 from densevid.events import Event
@@ -49,16 +54,17 @@ from densevid.reproduce.bundled_scores import Learnt, Subject, clip_scores, time
 from densevid.reproduce.bundled_training import PRESET, train_bundled
 from densevid.tracks import FeatureTrack
 
-FITTED, CHOSEN = "train-fit", "train-dev"
+LEARNT, FITTED, CHOSEN = "train", "train-fit", "train-dev"
 JUDGED = {  # what scores are of, and what was learnt from
     "dev": (CHOSEN, FITTED),
-    "val": ("val", FITTED),
+    "val": ("val", LEARNT),
     **{f"fold{number}": (f"train-fold{number}", f"train-but{number}") for number in range(FOLDS)},
 }
 MOST_BYTES = 16_000_000  # of a file in the package
 ANNOTATORS = 5
 EACH, STILLS = 20, 200  # quiet videos of a kind that are learnt from, and photographs beside them
 CALIBRATED_ON, QUIET_CALIBRATED_ON = 100, 40  # composed timelines beside those of real files
+QUIET_COPIES = 7  # how often each quiet clip alone counts there
 
 
 def make_data(args: argparse.Namespace) -> None:
@@ -78,33 +84,57 @@ def make_pixels(args: argparse.Namespace) -> None:
 
 
 def make_runs(args: argparse.Namespace) -> None:
-    """Three sittings of training, RUNS/quiet the last; a stopped one goes on."""
+    """Five sittings of training, RUNS/quiet the last; a stopped one goes on."""
     print(train_bundled(args.data, args.split, args.out, args.preset, device=args.device, workers=args.workers))
 
 
 def pack(args: argparse.Namespace) -> None:
-    """A run's model in half precision, with a confidence that is fitted on held-out timelines; its old card goes."""
+    """A run's model in half precision, with a confidence fitted on held-out timelines or its twin's; its card goes."""
     for stale in (args.out / SCORES, args.out / CARD):
         stale.unlink(missing_ok=True)
     trained = load_model(args.run / "model")
     block = provenance(inputs=model_files(args.run / "model"), config_hash=trained.config.hash, command="bundled_model")
     save_model(args.out, trained, block, half_precision=True)
     loaded = load_model(args.out)  # as rounded as everybody will have it
-    tracks, truth = _held_out(args.data, args.timelines)
-    fitted = fit_calibration(Captioner(loaded, device=args.device or "cpu"), tracks, truth)
-    save_model(args.out, replace(loaded, calibration=fitted.as_table()), block, half_precision=True)
+    calibration = _fitted(loaded, args) if args.twin is None else _taken_over(loaded, args.twin)
+    save_model(args.out, replace(loaded, calibration=calibration), block, half_precision=True)
     for file in model_files(args.out):
         if file.stat().st_size > MOST_BYTES:
             raise InputError(f"{file}: {file.stat().st_size / 1e6:.1f} MB, more than a file of the package may have")
         print(f"{file}: {file.stat().st_size / 1e6:.2f} MB")
 
 
+def _fitted(loaded: LoadedModel, args: argparse.Namespace) -> dict[str, Any]:
+    """The confidence of a model on timelines that it has not learnt from."""
+    if args.data is None or args.timelines is None:
+        raise InputError("the confidence is fitted on --data and --timelines, or taken over from a --twin")
+    tracks, truth = _held_out(args.data, args.timelines)
+    return fit_calibration(Captioner(loaded, device=args.device or "cpu"), tracks, truth).as_table()
+
+
+def _taken_over(loaded: LoadedModel, twin: Path) -> dict[str, Any]:
+    """The confidence of a model of the same training that has not learnt from all of it."""
+    other = load_model(twin)
+    if other.calibration is None or other.config.hash != loaded.config.hash:
+        raise InputError(f"{twin}: is no twin: it has other settings, or no confidence was fitted; pack it first")
+    return dict(other.calibration)
+
+
 def _held_out(data: Path, timelines: Path) -> tuple[dict[str, FeatureTrack], dict[str, list[Event]]]:
-    """Timelines of real files, more that are composed of features, and some in which nothing happens."""
+    """Timelines of real files, more that are composed of features, and some in which nothing happens.
+
+    The quiet clips are there alone, too, each several times: of a photograph that fills a video nothing should be told
+    either, and a story about nothing is worse than several events that are not told.
+    """
     source = open_features(timelines / "features")
     truth = dict(read_annotations([timelines / "references_1.json"]).events)
     tracks = {video: source.track(video) for video in truth}
-    generator = TimelineGenerator(ClipCollection.read(data, features=data / "features"), CHOSEN, seed=1)
+    collection = ClipCollection.read(data, features=data / "features")
+    clips = ClipFeatures(collection, CHOSEN)
+    for clip in (clip.name for clip in collection.split(CHOSEN) if not clip.captions):
+        for copy in range(QUIET_COPIES):
+            tracks[f"{clip}-{copy}"], truth[f"{clip}-{copy}"] = clips.track(clip), []
+    generator = TimelineGenerator(collection, CHOSEN, seed=1)
     more = [generator.video(index) for index in range(CALIBRATED_ON)]
     if len(generator.pool.quiet):
         more += [generator.quiet_video(index) for index in range(QUIET_CALIBRATED_ON)]
@@ -143,7 +173,7 @@ def score(args: argparse.Namespace) -> None:
 
 def make_card(args: argparse.Namespace) -> None:
     """README.md and scores.json of the model folder."""
-    for path in write_card(args.model, args.scores):
+    for path in write_card(args.model, args.scores, args.twin):
         print(path)
 
 
@@ -172,8 +202,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parsers["score"].add_argument("--videos", type=Path, metavar="FOLDER", help="whole videos to caption")
     parsers["score"].add_argument("--annotations", type=Path, nargs="*", default=[], metavar="FILE")
     parsers["train"].add_argument("--workers", type=int, default=0, metavar="N", help="processes that compose (0)")
-    parsers["train"].add_argument("--split", default=FITTED, metavar="NAME", help=f"what to learn from ({FITTED})")
+    parsers["train"].add_argument("--split", default=LEARNT, metavar="NAME", help=f"what to learn from ({LEARNT})")
     parsers["train"].add_argument("--preset", default=PRESET, help="a preset or a file with other settings (bundled)")
+    for name in ("data", "timelines"):
+        parsers["pack"].add_argument(f"--{name}", type=Path, metavar=name.upper(), help="what confidence is fitted on")
+    twin = f"the packed model that learnt from {FITTED} and was scored on dev"
+    for name in ("pack", "card"):
+        parsers[name].add_argument("--twin", type=Path, metavar="MODEL", help=twin)
     for name in ("train", "pack", "score"):
         parsers[name].add_argument("--device", help="cpu, cuda, ...")
     args = parser.parse_args(arguments)
@@ -182,12 +217,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _add_paths(parsers: dict[str, argparse.ArgumentParser]) -> None:
-    """The folders that each step reads and writes; all are needed."""
+    """The folders that each step reads and writes and cannot do without."""
     paths = {
         "data": ("clips", "features", "out"),
         "pixels": ("clips", "features", "out"),
         "train": ("data", "out"),
-        "pack": ("run", "data", "timelines", "out"),
+        "pack": ("run", "out"),
         "score": ("model", "clips", "features", "timelines", "out"),
         "card": ("model", "scores"),
     }

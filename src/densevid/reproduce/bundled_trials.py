@@ -45,7 +45,7 @@ def caption_quiet_videos(model: Path, folder: Path, photographs: Sequence[Path],
     for video in drawn:
         events = captioner.caption(video.file)
         told.setdefault(video.kind, []).append(events)
-        best = max((event.score for event in captioner.caption(video.file, top=1)), default=0.0)
+        best = max((event.score for event in captioner.caption(video.file, dense=True)), default=0.0)
         surest[video.kind] = max(best, surest.get(video.kind, 0.0))
     return {
         kind: {

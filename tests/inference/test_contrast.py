@@ -1,0 +1,98 @@
+"""Contrast: against a loop over plain means, at its two ends, and what must not change."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from densevid.events import Event
+from densevid.inference.captioner import Captioner
+from densevid.inference.contrast import contrast_of, weighed
+from densevid.inference.selection import Selection
+from random_models import random_model, random_track
+
+WINDOW = 40
+
+
+def by_hand(values: np.ndarray, start: float, end: float) -> float:
+    a = min(max(round(start), 0), len(values) - 1)
+    b = min(max(round(end), a + 1), len(values))
+
+    def cosine(first: np.ndarray, second: np.ndarray) -> float:
+        if not len(first) or not len(second):
+            return 0.0
+        one, other = first.mean(axis=0), second.mean(axis=0)
+        return float(one @ other / np.linalg.norm(one) / np.linalg.norm(other))
+
+    size, middle = b - a, (a + b) // 2
+    sides = (values[max(0, a - size) : a], values[b : b + size])
+    apart = np.prod([(1 - cosine(values[a:b], side)) / 2 for side in sides])
+    return float(apart**0.5 * (1 + cosine(values[a:middle], values[middle:b])) / 2 * (size / WINDOW) ** 0.25)
+
+
+@given(st.integers(1, 30), st.lists(st.tuples(st.floats(-3, 33), st.floats(-3, 33)), min_size=1, max_size=6))
+def test_contrast_is_that_of_a_loop_and_what_comes_after_the_video_is_not_seen(
+    steps: int, spans: list[tuple[float, float]]
+) -> None:
+    values = np.random.default_rng(steps).normal(size=(steps + 5, 6)).astype(np.float32)
+    values[steps:] = 1e4
+    ours = contrast_of(torch.tensor([spans]), torch.from_numpy(values)[None], torch.tensor([steps]), WINDOW)[0]
+    theirs = [by_hand(values[:steps].astype(np.float64), *span) for span in spans]
+    np.testing.assert_allclose(ours.numpy(), theirs, atol=1e-6)
+    assert ((ours >= 0) & (ours <= 1)).all()
+
+
+def test_an_event_between_others_stands_out_and_its_parts_and_stills_do_not() -> None:
+    shots = np.repeat(np.eye(3, dtype=np.float32), 10, axis=0)
+    spans = torch.tensor([[[10.0, 20.0], [10.0, 15.0], [13.0, 18.0], [5.0, 15.0], [10.0, 30.0]]])
+    event, *others = contrast_of(spans, torch.from_numpy(shots)[None], torch.tensor([30]), WINDOW)[0].tolist()
+    assert event > 1.2 * max(others)
+    still = torch.ones(1, 30, 3)
+    assert contrast_of(spans, still, torch.tensor([30]), WINDOW)[0].max() < 1e-6
+
+
+def selection(scores: list[float], kept: list[bool]) -> Selection:
+    spans = torch.tensor([[2.0 * number, 2.0 * number + 5] for number in range(len(scores))])
+    return Selection(torch.arange(len(scores))[None], torch.tensor([scores]), spans[None], torch.tensor([kept]))
+
+
+def test_scores_are_multiplied_and_the_best_come_first() -> None:
+    before = selection([0.9, 0.8, 0.7, 0.6], [True, True, True, False])
+    features = torch.randn(1, 20, 4, generator=torch.Generator().manual_seed(0))
+    after = weighed(before, features, torch.tensor([20]), WINDOW, 0.5)
+    assert after.kept_BK.tolist() == before.kept_BK.tolist()
+    scores = after.score_BK[0, :3]
+    assert (scores.diff() <= 0).all() and after.anchor_BK[0, 3] == 3
+    contrast = contrast_of(before.reported_BK2, features, torch.tensor([20]), WINDOW)[0]
+    for place, anchor in enumerate(after.anchor_BK[0].tolist()):
+        assert torch.equal(after.reported_BK2[0, place], before.reported_BK2[0, anchor])
+        assert float(after.score_BK[0, place]) == pytest.approx(
+            float(before.score_BK[0, anchor] * contrast[anchor] ** 0.5), rel=1e-5
+        )
+
+
+def test_without_a_weight_or_without_events_nothing_changes() -> None:
+    before, features = selection([0.9, 0.8], [True, True]), torch.randn(1, 20, 4)
+    assert weighed(before, features, torch.tensor([20]), WINDOW, 0.0) is before
+    nothing = selection([], [])
+    assert weighed(nothing, features, torch.tensor([20]), WINDOW, 1.0) is nothing
+
+
+def test_a_dense_list_is_sorted_by_what_is_reported_and_has_the_same_events_in_any_company() -> None:
+    plain, weighing = (Captioner(random_model({}, {"contrast_weight": weight})) for weight in (0.0, 1.0))
+    tracks = [random_track(steps, steps) for steps in (40, 13, 29, 1)]
+    together = list(weighing.caption_many(tracks))
+    for track, events in zip(tracks, together, strict=True):
+        scores = [event.score for event in events]
+        assert scores == sorted(scores, reverse=True)
+        alone, unweighed = weighing.caption(track), plain.caption(track)
+        assert [event.sentence for event in alone] == [event.sentence for event in events]
+        np.testing.assert_allclose(spans(alone), spans(events), atol=1e-5)
+        np.testing.assert_allclose(np.sort(spans(alone), axis=0), np.sort(spans(unweighed), axis=0), atol=1e-5)
+
+
+def spans(events: list[Event]) -> list[tuple[float, float]]:
+    return [(event.start, event.end) for event in events]
