@@ -9,9 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from densevid.events import Event
+from densevid.inference.calibration import Calibration, LogisticCurve
 from densevid.inference.captioner import Captioner
 from densevid.inference.contrast import contrast_of, weighed
 from densevid.inference.selection import Selection
+from densevid.inference.storyteller import Storyteller
 from random_models import random_model, random_track
 
 WINDOW = 40
@@ -66,9 +68,11 @@ def test_scores_are_multiplied_and_the_best_come_first() -> None:
     assert after.kept_BK.tolist() == before.kept_BK.tolist()
     scores = after.score_BK[0, :3]
     assert (scores.diff() <= 0).all() and after.anchor_BK[0, 3] == 3
+    assert after.own_BK is not None
     contrast = contrast_of(before.reported_BK2, features, torch.tensor([20]), WINDOW)[0]
     for place, anchor in enumerate(after.anchor_BK[0].tolist()):
         assert torch.equal(after.reported_BK2[0, place], before.reported_BK2[0, anchor])
+        assert after.own_BK[0, place] == before.score_BK[0, anchor]
         assert float(after.score_BK[0, place]) == pytest.approx(
             float(before.score_BK[0, anchor] * contrast[anchor] ** 0.5), rel=1e-5
         )
@@ -96,3 +100,18 @@ def test_a_dense_list_is_sorted_by_what_is_reported_and_has_the_same_events_in_a
 
 def spans(events: list[Event]) -> list[tuple[float, float]]:
     return [(event.start, event.end) for event in events]
+
+
+def test_a_confidence_asks_what_the_network_said_and_long_videos_keep_it() -> None:
+    """The same confidences with and without contrast, in one window and in several; only the order changes."""
+    curve = LogisticCurve(("logit", "company"), (1.0, 0.3), 0.2)
+    calibration = Calibration(curve, LogisticCurve(("confidence",), (1.0,), 0.0))
+    for steps in (30, 150):
+        told = []
+        for weight in (0.0, 1.0):
+            captioner = Captioner(random_model({}, {"contrast_weight": weight, "suppression_iou": 1.0}))
+            (events,) = Storyteller(captioner, calibration=calibration).tell([random_track(steps, steps)])
+            told.append({(round(event.start, 4), round(event.end, 4)): event.score for event in events})
+        shared = told[0].keys() & told[1].keys()
+        assert len(shared) > 5
+        assert all(told[0][span] == pytest.approx(told[1][span], abs=1e-5) for span in shared)

@@ -8,7 +8,8 @@ n steps, the n steps before it, the n after it and its two halves,
                (1 + cos(m_first half, m_second half)) / 2   (n / window)^(1/4),
 
 between 0 and 1; beyond the end of a video is nothing, which is like nothing. The last factor is there because whatever
-is short is alike within. Scores of what was selected are multiplied by this power of it, and the best come first again.
+is short is alike within. Scores of what was selected are multiplied by this power of it, and the best come first again;
+what the network said is kept beside them, as a confidence asks for that alone.
 """
 
 from __future__ import annotations
@@ -31,12 +32,8 @@ def weighed(selection: Selection, features_BTF: Tensor, steps_B: Tensor, window:
     contrast_BK = contrast_of(selection.reported_BK2, features_BTF, steps_B, window)
     score_BK = selection.score_BK * contrast_BK.to(selection.score_BK.dtype) ** weight
     rank_BK = torch.where(selection.kept_BK, score_BK, -1).argsort(dim=1, descending=True, stable=True)
-    return replace(
-        selection,
-        anchor_BK=selection.anchor_BK.gather(1, rank_BK),
-        score_BK=score_BK.gather(1, rank_BK),
-        reported_BK2=selection.reported_BK2.gather(1, rank_BK[..., None].expand(-1, -1, 2)),
-        kept_BK=selection.kept_BK.gather(1, rank_BK),
+    return replace(selection, score_BK=score_BK, own_BK=selection.score_BK).mapped(
+        lambda values: values.gather(1, rank_BK if values.ndim == 2 else rank_BK[..., None].expand_as(values))
     )
 
 

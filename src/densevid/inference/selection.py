@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from densevid.config import InferenceConfig
 from densevid.inference.fused import has_triton
@@ -54,18 +55,29 @@ class Selection:
 
     As `Finder` hands it out, anchors are numbers of each video's own grid, in whatever batch it was.
     Videos have different numbers of them: only where `kept_BK` is true does a place count. Whoever chooses among the
-    events of a selection clears places of `kept_BK`, on the device, for all videos together.
+    events of a selection clears places of `kept_BK`, on the device, for all videos together. Where more than the
+    network has a say in the score (`contrast.py`), `own_BK` is what the network said.
     """
 
     anchor_BK: Tensor
     score_BK: Tensor
     reported_BK2: Tensor
     kept_BK: Tensor
+    own_BK: Tensor | None = None
+
+    @property
+    def columns(self) -> tuple[Tensor, ...]:
+        """All that it holds, in the order in which it is made of it."""
+        columns = (self.anchor_BK, self.score_BK, self.reported_BK2, self.kept_BK)
+        return columns if self.own_BK is None else (*columns, self.own_BK)
+
+    def mapped(self, change: Callable[[Tensor], Tensor]) -> Selection:
+        """The same change to every column."""
+        return Selection(*map(change, self.columns))
 
     def copied(self) -> Selection:
         """The same in tensors that nobody else writes to."""
-        own = (self.anchor_BK, self.score_BK, self.reported_BK2, self.kept_BK)
-        return Selection(*(values.clone() for values in own))
+        return self.mapped(torch.clone)
 
     def at_least_one(self, lengths: Lengths, score: float) -> Selection:
         """Where nothing was chosen, one event over everything, as the release has it."""
@@ -79,15 +91,12 @@ class Selection:
             self.score_BK.to(everything_B2.dtype).masked_fill(whole_BK, score),
             torch.where(whole_BK[..., None], everything_B2[:, None], self.reported_BK2.to(everything_B2.dtype)),
             self.kept_BK | whole_BK,
+            None if self.own_BK is None else self.own_BK.to(everything_B2.dtype).masked_fill(whole_BK, score),
         )
 
     def _widened(self) -> Selection:
         """One more place for every video, empty as yet."""
-        videos = len(self.kept_BK)
-        new = (self.anchor_BK.new_zeros(videos, 1), self.score_BK.new_zeros(videos, 1))
-        spans_B12, kept_B1 = self.reported_BK2.new_zeros(videos, 1, 2), self.kept_BK.new_zeros(videos, 1)
-        old = (self.anchor_BK, self.score_BK, self.reported_BK2, self.kept_BK)
-        return Selection(*(torch.cat(pair, dim=1) for pair in zip(old, (*new, spans_B12, kept_B1), strict=True)))
+        return self.mapped(lambda values: F.pad(values, (0, 0) * (values.ndim - 2) + (0, 1)))
 
 
 Choose = Callable[[Selection], Selection]

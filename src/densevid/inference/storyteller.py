@@ -116,9 +116,9 @@ class Storyteller:
         found, score_WK = self._proposed(track, windows)
         alike = self.captioner.config.inference.suppression_iou
         kept_WK = merge(windows, found.reported_BK2, found.score_BK, found.kept_BK, alike)
-        flat = _mapped(replace(found, kept_BK=kept_WK), lambda values: values.flatten(0, 1)[None])
+        flat = replace(found, kept_BK=kept_WK).mapped(lambda values: values.flatten(0, 1)[None])
         kept = self._chosen(flat, score_WK.flatten()[None], len(track))
-        chosen = _mapped(kept, lambda values: values[0].unflatten(0, kept_WK.shape))
+        chosen = kept.mapped(lambda values: values[0].unflatten(0, kept_WK.shape))
         return self._spoken(track, windows, chosen)
 
     def _proposed(self, track: FeatureTrack, windows: Windows) -> tuple[Selection, Tensor]:
@@ -153,7 +153,7 @@ class Storyteller:
         def take(selection: Selection, read: ReadVideos) -> Selection:
             self.watch("sentences", 1 - len(rows) / len(telling))
             own = [rows.popleft() for _ in read.steps_B]
-            return _mapped(chosen, lambda values: values[own])
+            return chosen.mapped(lambda values: values[own])
 
         parts = (windows.part(track, number) for number in telling)
         told = list(in_batches(self.captioner, parts, take))
@@ -187,10 +187,6 @@ def in_batches(
     return captioner.captioned(counted(), choose=choose_some, watch=watch)
 
 
-def _mapped(selection: Selection, change: Callable[[Tensor], Tensor]) -> Selection:
-    return Selection(*map(change, (selection.anchor_BK, selection.score_BK, selection.reported_BK2, selection.kept_BK)))
-
-
 def _stacked(parts: list[Selection]) -> Selection:
     """Batches one below the other, as wide as the widest; places that are filled up are not kept."""
     widest = max(part.kept_BK.shape[1] for part in parts)
@@ -198,8 +194,8 @@ def _stacked(parts: list[Selection]) -> Selection:
     def padded(values: Tensor) -> Tensor:
         return F.pad(values, (0, 0) * (values.ndim - 2) + (0, widest - values.shape[1]))
 
-    columns = [(part.anchor_BK, part.score_BK, part.reported_BK2, part.kept_BK) for part in parts]
-    return Selection(*(torch.cat([padded(values) for values in column]) for column in zip(*columns, strict=True)))
+    columns = zip(*(part.columns for part in parts), strict=True)
+    return Selection(*(torch.cat([padded(values) for values in column]) for column in columns))
 
 
 def _best_first(told: list[CaptionedVideo], track: FeatureTrack) -> CaptionedVideo:

@@ -41,17 +41,18 @@ were drawn by a program and are among the background, and some training videos h
 ## Recipe
 
 The preset `bundled` of densevid {version}; `python -m densevid.reproduce.bundled_model --help` has every step from
-clips to this page. Its training has three sittings (`reproduce/bundled_training.py`): the words, from clips as they are
-and a little from events in timelines; where events are, moved by the words' loss too, while encoder and captioner stay;
-and shortly the same with many more videos in which nothing happens:
+clips to this page. Its training has five sittings (`reproduce/bundled_training.py`): the words, from clips as they are
+and a little from events in timelines; the same again in six copies, each in an order of its own, whose mean goes on;
+where events are, moved by the words' loss too, while encoder and captioner stay; that again in four copies; and shortly
+the same with many more videos in which nothing happens:
 
     python -m densevid.reproduce.bundled_model train --data DATA --workers 8 --out RUNS
 
 Choices were made on fifths of the training clips, held out in turn, and on `train-dev`, a tenth of them, always with
-sources of their own. The confidence was fitted on timelines of `train-dev`. `val` was to decide nothing, but had a say
-twice: a second run of this training did not replace this one, and a looser suppression before events are chosen, which
-`train-dev` liked, was not taken, both being no better there. It had been scored twice with the model before, too, and
-three times with this one as it chose its events in other ways (`docs/bundled.md`).
+sources of their own; then it learnt from all of them. The confidence is that of a twin of the same training that had
+not seen `train-dev`, and the scores of `train-dev` below are the twin's. `val` decided nothing about this model. It was
+scored with it twice, since a first confidence told nothing of most whole videos, which only summaries know of; with the
+models before it, it had been scored six times (`docs/bundled.md`).
 """
 
 LIMITS = """\

@@ -64,7 +64,6 @@ MOST_BYTES = 16_000_000  # of a file in the package
 ANNOTATORS = 5
 EACH, STILLS = 20, 200  # quiet videos of a kind that are learnt from, and photographs beside them
 CALIBRATED_ON, QUIET_CALIBRATED_ON = 100, 40  # composed timelines beside those of real files
-QUIET_COPIES = 7  # how often each quiet clip alone counts there
 
 
 def make_data(args: argparse.Namespace) -> None:
@@ -123,8 +122,7 @@ def _taken_over(loaded: LoadedModel, twin: Path) -> dict[str, Any]:
 def _held_out(data: Path, timelines: Path) -> tuple[dict[str, FeatureTrack], dict[str, list[Event]]]:
     """Timelines of real files, more that are composed of features, and some in which nothing happens.
 
-    The quiet clips are there alone, too, each several times: of a photograph that fills a video nothing should be told
-    either, and a story about nothing is worse than several events that are not told.
+    The quiet clips are there alone, too: of a photograph that fills a video nothing should be told either.
     """
     source = open_features(timelines / "features")
     truth = dict(read_annotations([timelines / "references_1.json"]).events)
@@ -132,8 +130,7 @@ def _held_out(data: Path, timelines: Path) -> tuple[dict[str, FeatureTrack], dic
     collection = ClipCollection.read(data, features=data / "features")
     clips = ClipFeatures(collection, CHOSEN)
     for clip in (clip.name for clip in collection.split(CHOSEN) if not clip.captions):
-        for copy in range(QUIET_COPIES):
-            tracks[f"{clip}-{copy}"], truth[f"{clip}-{copy}"] = clips.track(clip), []
+        tracks[clip], truth[clip] = clips.track(clip), []
     generator = TimelineGenerator(collection, CHOSEN, seed=1)
     more = [generator.video(index) for index in range(CALIBRATED_ON)]
     if len(generator.pool.quiet):
