@@ -210,7 +210,7 @@ class InferenceConfig:
 
     A summary has at most `summary_events` events per window of the video, each more probably right than
     `summary_confidence`; two share at most `summary_overlap` of their mean length. Of all such choices it is the one
-    that is worth most, by confidence or by the network's own score (`summary_worth`). Of a video longer than the
+    that is worth most, by confidence or by score (`summary_worth`). Of a video longer than the
     model's window all is read, or its first window; "auto" reads all but with `model.compat = "released"`.
     """
 
@@ -236,8 +236,8 @@ class InferenceConfig:
 
     def check(self) -> None:
         """Raise on a value that no inference can have."""
-        borders = ("border_reach", "border_weight", "contrast_weight")
-        for name in ("score_threshold", "suppression_iou", "mask_floor", "summary_confidence", *borders):
+        shares = ("border_reach", "border_weight", "contrast_weight")
+        for name in ("score_threshold", "suppression_iou", "mask_floor", "summary_confidence", *shares):
             _require(0 <= getattr(self, name) <= 1, f"inference.{name}", getattr(self, name), "must be in [0, 1]")
         for name in ("min_before_suppression", "min_proposals", "length_penalty", "no_repeat", "agreement"):
             _require(getattr(self, name) >= 0, f"inference.{name}", getattr(self, name), "must not be negative")

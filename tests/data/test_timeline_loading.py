@@ -108,6 +108,8 @@ def test_every_process_has_words_to_learn_however_many_videos_are_disguised(tmp_
     for rank in range(ranks):
         for batch in islice(TimelineLoader(samples, 20, Share(rank, ranks)).batches(0), 4):
             assert len(batch.sample_P) == 2 // ranks < len(batch.videos)
+    with pytest.raises(InputError, match="every process needs one to tell of"):
+        TimelineLoader(samples, 16, Share(0, 2))
 
 
 def test_a_batch_of_quiet_videos_alone_is_refused(tmp_path: Path) -> None:

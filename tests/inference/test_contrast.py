@@ -14,6 +14,7 @@ from densevid.inference.captioner import Captioner
 from densevid.inference.contrast import contrast_of, weighed
 from densevid.inference.selection import Selection
 from densevid.inference.storyteller import Storyteller
+from densevid.inference.summary import SummaryRules
 from random_models import random_model, random_track
 
 WINDOW = 40
@@ -68,11 +69,11 @@ def test_scores_are_multiplied_and_the_best_come_first() -> None:
     assert after.kept_BK.tolist() == before.kept_BK.tolist()
     scores = after.score_BK[0, :3]
     assert (scores.diff() <= 0).all() and after.anchor_BK[0, 3] == 3
-    assert after.own_BK is not None
+    assert after.network_BK is not None
     contrast = contrast_of(before.reported_BK2, features, torch.tensor([20]), WINDOW)[0]
     for place, anchor in enumerate(after.anchor_BK[0].tolist()):
         assert torch.equal(after.reported_BK2[0, place], before.reported_BK2[0, anchor])
-        assert after.own_BK[0, place] == before.score_BK[0, anchor]
+        assert after.network_BK[0, place] == before.score_BK[0, anchor]
         assert float(after.score_BK[0, place]) == pytest.approx(
             float(before.score_BK[0, anchor] * contrast[anchor] ** 0.5), rel=1e-5
         )
@@ -81,8 +82,8 @@ def test_scores_are_multiplied_and_the_best_come_first() -> None:
 def test_without_a_weight_or_without_events_nothing_changes() -> None:
     before, features = selection([0.9, 0.8], [True, True]), torch.randn(1, 20, 4)
     assert weighed(before, features, torch.tensor([20]), WINDOW, 0.0) is before
-    nothing = selection([], [])
-    assert weighed(nothing, features, torch.tensor([20]), WINDOW, 1.0) is nothing
+    nothing = weighed(selection([], []), features, torch.tensor([20]), WINDOW, 1.0)
+    assert nothing.network_BK is not None and nothing.kept_BK.shape == (1, 0)
 
 
 def test_a_dense_list_is_sorted_by_what_is_reported_and_has_the_same_events_in_any_company() -> None:
@@ -115,3 +116,23 @@ def test_a_confidence_asks_what_the_network_said_and_long_videos_keep_it() -> No
         shared = told[0].keys() & told[1].keys()
         assert len(shared) > 5
         assert all(told[0][span] == pytest.approx(told[1][span], abs=1e-5) for span in shared)
+
+
+def test_a_long_video_with_windows_in_which_nothing_is_proposed() -> None:
+    """Some windows have no event of their own, and are stacked with others that have."""
+    asked = {"contrast_weight": 1.0, "min_proposals": 0, "min_before_suppression": 0}
+    for threshold in np.linspace(0.3, 0.8, 11):
+        captioner = Captioner(random_model({}, asked | {"score_threshold": float(threshold)}), steps_at_once=40)
+        (events,) = Storyteller(captioner).tell([random_track(300, 1)])
+        assert events
+
+
+def test_a_summary_without_a_calibration_asks_how_sure_the_network_is() -> None:
+    track = random_track(38, 4)
+    told = []
+    for weight in (0.0, 1.0):
+        captioner = Captioner(random_model({}, {"contrast_weight": weight}))
+        rules = SummaryRules(least_confidence=0.5, worth="score")
+        (events,) = Storyteller(captioner, summary=rules).tell([track])
+        told.append(events)
+    assert all(told) and all(event.score > 0.5 for events in told for event in events)

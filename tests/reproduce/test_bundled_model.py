@@ -210,8 +210,10 @@ def test_confidence_is_taken_over_from_a_twin_alone(made: Path, tmp_path: Path) 
     run = made / "runs" / LAST
     with pytest.raises(InputError, match="no twin"):
         step("pack", run=run, twin=run / "model", out=tmp_path / "model")
-    with pytest.raises(InputError, match="fitted on --data and --timelines, or taken over"):
-        step("pack", run=run, out=tmp_path / "model")
+    for given in ({}, {"data": made / "data"}, {"data": made / "data", "twin": made / "twin"}):
+        with pytest.raises(InputError, match="fitted on --data and --timelines, or taken over"):
+            step("pack", run=run, out=made / "model", **given)
+    assert (made / "model" / "README.md").exists(), "what is refused destroys nothing"
 
 
 def test_copies_that_learnt_on_become_their_mean(made: Path) -> None:

@@ -20,7 +20,8 @@ from densevid.data.timeline_rows import ResidentFootage
 from densevid.data.timeline_samples import CHOICE, TimelineSamples
 from densevid.errors import InputError
 
-ONE_PLAIN_IN = 16  # videos of a batch that is never disguised
+ONE_PLAIN_IN = 16  # videos of a batch is never disguised
+DEALING = 17  # sets the draws of who is dealt what apart from other draws
 SORTED_TOGETHER = 4  # batches; those of similar length are padded less
 STEPS_APART, CLIP_STEPS_APART = 96, 32  # lengths of batches: few of them, since kernels are compiled for each
 
@@ -50,6 +51,12 @@ class TimelineLoader:
         for what, many in (("videos", size), ("clips beside them", dataset.clips_per_batch or self.share.ranks)):
             if many < self.share.ranks:
                 raise InputError(f"a batch of {many} {what} is too small for {self.share.ranks} processes")
+        if dataset.disguised and _plain(size) < self.share.ranks:
+            least = ONE_PLAIN_IN * (self.share.ranks - 1) + 1
+            raise InputError(
+                f"training.disguised leaves {_plain(size)} of {size} videos for sure, and every process needs one to "
+                f"tell of; set training.batch_size to {least} or more"
+            )
         if dataset.has_quiet and size < 2 * self.share.ranks:
             raise InputError(f"a batch of {size} videos could be quiet ones alone; set training.batch_size higher")
 
@@ -95,6 +102,11 @@ class TimelineLoader:
         return composed
 
 
+def _plain(size: int) -> int:
+    """How many videos of a batch are never disguised."""
+    return -(-size // ONE_PLAIN_IN)
+
+
 @dataclass(frozen=True)
 class _WithoutEnd:
     """The numbers of groups of a few steps, one after the other."""
@@ -129,11 +141,12 @@ class _SortedBatches(Dataset[list[Batch]]):
         return [together[place * size : (place + 1) * size] for place in places]
 
     def _dealt(self, videos: list[int]) -> list[int]:
-        """The order in which processes are dealt videos: quiet ones last, so that nobody has these alone.
+        """The order in which processes are dealt videos, by chance: quiet ones last, so that nobody has these alone.
 
         The first are never disguised, so that everybody has words to learn.
         """
-        dealt = sorted(videos, key=self.samples.is_quiet)
+        rng = np.random.default_rng((self.samples.generator.seed, DEALING, min(videos)))
+        dealt = sorted(rng.permutation(videos).tolist(), key=self.samples.is_quiet)
         if self.samples.is_quiet(dealt[self.share.ranks - 1]):
             raise InputError(
                 f"of {len(videos)} videos of a batch too many are quiet; "
@@ -153,7 +166,7 @@ class _SortedBatches(Dataset[list[Batch]]):
         samples, with_features = self.samples, self.with_features
         usual = samples.usual_steps(videos[-1])  # the longest: they are sorted
         window = self._window(max(samples.shortest_batch, usual), STEPS_APART)
-        plain, mine = set(self._dealt(videos)[: -(-self.size // ONE_PLAIN_IN)]), []
+        plain, mine = set(self._dealt(videos)[: _plain(self.size)]), []
         for index in self._share(videos):
             mine.append(samples.video(index, most=window, with_features=with_features, plain=index in plain))
         batch, beside = collate(mine, window), [samples.clip(index, with_features=with_features) for index in clips]

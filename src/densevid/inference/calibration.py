@@ -106,13 +106,13 @@ def proposal_columns(selection: Selection, read: ReadVideos) -> dict[str, Tensor
     other proposals confirm, as the logarithm of the sum of their scores x IoU; and, where it was read, how much it
     stirs. Contrast is not asked: it says where an event ends, and hides what the network knows of videos without any.
     """
-    own_BK = selection.score_BK if selection.own_BK is None else selection.own_BK
+    network_BK = selection.of_network
     spans_BK2 = selection.reported_BK2.float()
     steps_BK = (spans_BK2[..., 1] - spans_BK2[..., 0]).clamp(min=torch.finfo(torch.float32).eps)
-    score_BK = torch.where(selection.kept_BK, own_BK, 0).to(spans_BK2.dtype)
+    score_BK = torch.where(selection.kept_BK, network_BK, 0).to(spans_BK2.dtype)
     company_BK = (temporal_iou(spans_BK2, spans_BK2) @ score_BK[..., None])[..., 0]
     columns = {
-        "logit": _logit(own_BK),
+        "logit": _logit(network_BK),
         "log_steps": steps_BK.log(),
         "share": steps_BK / read.steps_B.to(steps_BK)[:, None],
         "company": company_BK.clamp(min=1e-6).log(),

@@ -7,9 +7,9 @@ n steps, the n steps before it, the n after it and its two halves,
     contrast = sqrt((1 - cos(m, m_before)) / 2 (1 - cos(m, m_after)) / 2)
                (1 + cos(m_first half, m_second half)) / 2   (n / window)^(1/4),
 
-between 0 and 1; beyond the end of a video is nothing, which is like nothing. The last factor is there because whatever
-is short is alike within. Scores of what was selected are multiplied by this power of it, and the best come first again;
-what the network said is kept beside them, as a confidence asks for that alone.
+between 0 and 1; beyond the end of what is read together, of a long video its window, is nothing, which is like nothing.
+The last factor is there because whatever is short is alike within. Scores of what was selected are multiplied by this
+power of it, and the best come first again; what the network said is kept beside them, as a confidence asks for that.
 """
 
 from __future__ import annotations
@@ -27,12 +27,14 @@ LENGTH_POWER = 0.25
 
 def weighed(selection: Selection, features_BTF: Tensor, steps_B: Tensor, window: int, weight: float) -> Selection:
     """The selection with scores that count contrast, best first; `steps_B` steps of each video count."""
-    if not weight or not selection.kept_BK.shape[1]:
+    if not weight:
         return selection
+    if not selection.kept_BK.shape[1]:
+        return replace(selection, network_BK=selection.score_BK)
     contrast_BK = contrast_of(selection.reported_BK2, features_BTF, steps_B, window)
     score_BK = selection.score_BK * contrast_BK.to(selection.score_BK.dtype) ** weight
     rank_BK = torch.where(selection.kept_BK, score_BK, -1).argsort(dim=1, descending=True, stable=True)
-    return replace(selection, score_BK=score_BK, own_BK=selection.score_BK).mapped(
+    return replace(selection, score_BK=score_BK, network_BK=selection.score_BK).mapped(
         lambda values: values.gather(1, rank_BK if values.ndim == 2 else rank_BK[..., None].expand_as(values))
     )
 

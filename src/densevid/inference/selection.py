@@ -56,20 +56,25 @@ class Selection:
     As `Finder` hands it out, anchors are numbers of each video's own grid, in whatever batch it was.
     Videos have different numbers of them: only where `kept_BK` is true does a place count. Whoever chooses among the
     events of a selection clears places of `kept_BK`, on the device, for all videos together. Where more than the
-    network has a say in the score (`contrast.py`), `own_BK` is what the network said.
+    network has a say in the score (`contrast.py`), `network_BK` is what the network said.
     """
 
     anchor_BK: Tensor
     score_BK: Tensor
     reported_BK2: Tensor
     kept_BK: Tensor
-    own_BK: Tensor | None = None
+    network_BK: Tensor | None = None
+
+    @property
+    def of_network(self) -> Tensor:
+        """What the network said of each, whoever else has a say in its score."""
+        return self.score_BK if self.network_BK is None else self.network_BK
 
     @property
     def columns(self) -> tuple[Tensor, ...]:
         """All that it holds, in the order in which it is made of it."""
         columns = (self.anchor_BK, self.score_BK, self.reported_BK2, self.kept_BK)
-        return columns if self.own_BK is None else (*columns, self.own_BK)
+        return columns if self.network_BK is None else (*columns, self.network_BK)
 
     def mapped(self, change: Callable[[Tensor], Tensor]) -> Selection:
         """The same change to every column."""
@@ -91,7 +96,7 @@ class Selection:
             self.score_BK.to(everything_B2.dtype).masked_fill(whole_BK, score),
             torch.where(whole_BK[..., None], everything_B2[:, None], self.reported_BK2.to(everything_B2.dtype)),
             self.kept_BK | whole_BK,
-            None if self.own_BK is None else self.own_BK.to(everything_B2.dtype).masked_fill(whole_BK, score),
+            None if self.network_BK is None else self.network_BK.to(everything_B2.dtype).masked_fill(whole_BK, score),
         )
 
     def _widened(self) -> Selection:

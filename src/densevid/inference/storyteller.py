@@ -87,7 +87,7 @@ class Storyteller:
         """
         proposed_BK = selection.anchor_BK != WHOLE_VIDEO
         proposed = replace(selection, kept_BK=selection.kept_BK & proposed_BK)
-        score_BK = selection.score_BK
+        score_BK = selection.of_network if self.summary is not None else selection.score_BK
         if self.calibration is not None:
             score_BK = self.calibration.proposal(proposal_columns(proposed, read)).where(proposed_BK, 0)
         return replace(selection if self.summary is None else proposed, score_BK=score_BK)
@@ -101,7 +101,7 @@ class Storyteller:
         return in_batches(self.captioner, tracks, choose_some, self.watch, stirs=self.stirs)
 
     def _chosen(self, judged: Selection, score_BK: Tensor, steps: int = 0) -> Selection:
-        """What a summary keeps of each row, if a summary is wanted; `score_BK` is the network's own."""
+        """What a summary keeps of each row, if a summary is wanted; `score_BK` ranks them."""
         if self.summary is None:
             return judged
         confidence_BK = torch.where(judged.kept_BK, judged.score_BK, 0)
@@ -122,7 +122,7 @@ class Storyteller:
         return self._spoken(track, windows, chosen)
 
     def _proposed(self, track: FeatureTrack, windows: Windows) -> tuple[Selection, Tensor]:
-        """What all windows propose, W x K, in steps of the video, and the network's own scores; nothing is said yet.
+        """What all windows propose, W x K, in steps of the video, and the scores that rank them; nothing is said yet.
 
         A window that has to be an event itself, as nothing else is proposed, counts where that is so in all of them.
         """

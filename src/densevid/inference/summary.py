@@ -21,7 +21,7 @@ class SummaryRules:
 
     Two events share at most `overlap` of their mean length. A video has at most `most` events for every `steps_each`
     steps it is long (at least `most`); a `top` asks for at most so many instead, however unsure they are. What an
-    event is worth follows from its confidence, or from the network's own score (`worth` = "score").
+    event is worth follows from its confidence, or from the score that events are ranked by (`worth` = "score").
     """
 
     most: int = 10

@@ -56,7 +56,8 @@ class DecoderLayer(nn.Module):
     ) -> Tensor:
         """One layer over new words; `so_far` holds the earlier words and these."""
         omega_PLD = self.self_attention_norm(self.self_attention(words_PLD, so_far, causal), words_PLD)
-        asked_EQD = omega_PLD.reshape(len(memory.keys), -1, omega_PLD.shape[-1])  # by all sentences of each event
+        side_by_side = len(omega_PLD) // max(1, len(memory.keys))  # sentences of each event
+        asked_EQD = omega_PLD.reshape(len(memory.keys), side_by_side * omega_PLD.shape[1], omega_PLD.shape[2])
         seen_PLD = self.cross_attention(asked_EQD, memory, attended).view_as(omega_PLD)
         phi_PLD = self.cross_attention_norm(seen_PLD, omega_PLD)
         return self.feed_forward_norm(self.feed_forward(phi_PLD), phi_PLD)

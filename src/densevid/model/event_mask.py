@@ -81,7 +81,7 @@ class LearnedMask(nn.Module):
     def _lone(self, inputs: Tensor) -> Tensor:
         """g of a single proposal while training: it has no spread of its own, so the norm's running figures serve."""
         first, norm, rectify, second = self.perceptron
-        if not isinstance(norm, nn.BatchNorm1d):  # a norm over all processes, which have more of them
+        if type(norm) is not nn.BatchNorm1d:  # a norm over all processes, who wait for each other
             return self.perceptron(inputs)
         mean, variance = norm.running_mean, norm.running_var
         hidden = F.batch_norm(first(inputs), mean, variance, norm.weight, norm.bias, eps=norm.eps)

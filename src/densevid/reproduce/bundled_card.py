@@ -1,4 +1,4 @@
-"""The bundled model's card and scores, written from what was measured: no number in them is typed by hand.
+"""The bundled model's card and scores, written from what was measured: no score in them is typed by hand.
 
 `bundled_model score` wrote SCORES/dev.json and SCORES/val.json; the model folder gets README.md and scores.json.
 """
@@ -50,9 +50,9 @@ the same with many more videos in which nothing happens:
 
 Choices were made on fifths of the training clips, held out in turn, and on `train-dev`, a tenth of them, always with
 sources of their own; then it learnt from all of them. The confidence is that of a twin of the same training that had
-not seen `train-dev`, and the scores of `train-dev` below are the twin's. `val` decided nothing about this model. It was
-scored with it twice, since a first confidence told nothing of most whole videos, which only summaries know of; with the
-models before it, it had been scored six times (`docs/bundled.md`).
+not seen `train-dev`, and the scores of `train-dev` below are the twin's. No score of `val` decided anything about this
+model; it was scored twice, as its confidence was fitted anew when a first one told nothing of most of the whole videos
+below. `docs/bundled.md` lists every look at `val`, with the models before it, too.
 """
 
 LIMITS = """\

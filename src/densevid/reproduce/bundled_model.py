@@ -89,13 +89,17 @@ def make_runs(args: argparse.Namespace) -> None:
 
 def pack(args: argparse.Namespace) -> None:
     """A run's model in half precision, with a confidence fitted on held-out timelines or its twin's; its card goes."""
+    fits = [args.data is not None, args.timelines is not None]
+    if fits != [args.twin is None] * 2:
+        raise InputError("the confidence is fitted on --data and --timelines, or taken over from a --twin")
+    trained = load_model(args.run / "model")
+    borrowed = None if args.twin is None else _taken_over(trained, args.twin)
     for stale in (args.out / SCORES, args.out / CARD):
         stale.unlink(missing_ok=True)
-    trained = load_model(args.run / "model")
     block = provenance(inputs=model_files(args.run / "model"), config_hash=trained.config.hash, command="bundled_model")
     save_model(args.out, trained, block, half_precision=True)
     loaded = load_model(args.out)  # as rounded as everybody will have it
-    calibration = _fitted(loaded, args) if args.twin is None else _taken_over(loaded, args.twin)
+    calibration = borrowed or _fitted(loaded, args)
     save_model(args.out, replace(loaded, calibration=calibration), block, half_precision=True)
     for file in model_files(args.out):
         if file.stat().st_size > MOST_BYTES:
@@ -105,8 +109,6 @@ def pack(args: argparse.Namespace) -> None:
 
 def _fitted(loaded: LoadedModel, args: argparse.Namespace) -> dict[str, Any]:
     """The confidence of a model on timelines that it has not learnt from."""
-    if args.data is None or args.timelines is None:
-        raise InputError("the confidence is fitted on --data and --timelines, or taken over from a --twin")
     tracks, truth = _held_out(args.data, args.timelines)
     return fit_calibration(Captioner(loaded, device=args.device or "cpu"), tracks, truth).as_table()
 

@@ -9,13 +9,15 @@ in which nothing happens. A sitting that was stopped goes on; one that is done i
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from densevid.artifacts import provenance
-from densevid.checkpoint import load_model, model_files, save_model
+from densevid.checkpoint import WEIGHTS, load_model, model_files, save_model
 from densevid.config import load_config
+from densevid.errors import InputError
 from densevid.training.model_mean import mean_of_models
 from densevid.training.prepare import ClipFiles
 from densevid.training.run import TrainingJob, train
@@ -62,6 +64,8 @@ def train_bundled(
     say: Callable[[str], None] = print,
 ) -> Path:
     """All sittings, OUT/SITTING each; gives the folder of the last, whose `model` is the end of it."""
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise InputError("the bundled model is trained by one process, which takes the mean of its copies: no torchrun")
 
     def learn(folder: RunFolder, settings: tuple[str, ...], start: Path | None) -> Path:
         job = TrainingJob(
@@ -92,9 +96,13 @@ def train_bundled(
     return out / SITTINGS[-1].name
 
 
+def _written(model: Path) -> float:
+    return (model / WEIGHTS).stat().st_mtime
+
+
 def write_mean(models: list[Path], out: Path) -> Path:
-    """A model folder with the mean of others; one that is there stays, as the next sitting began with it."""
-    if out.exists():
+    """A model folder with the mean of others; one that is as new as they are stays: the next sitting began with it."""
+    if out.exists() and all(_written(model) <= _written(out) for model in models):
         return out
     mean = mean_of_models([load_model(model) for model in models])
     inputs = [file for model in models for file in model_files(model)]

@@ -17,12 +17,12 @@ from densevid.errors import InputError
 
 
 def mean_of_models(models: Sequence[LoadedModel]) -> LoadedModel:
-    """Weights and running statistics averaged in double precision; all else is the first one's."""
+    """Weights and running statistics averaged in double precision, in the first one's place; all else is its own."""
     first = models[0]
     states = [loaded.model.state_dict() for loaded in models]
     shapes = [{name: tensor.shape for name, tensor in state.items()} for state in states]
     if any(loaded.vocabulary != first.vocabulary for loaded in models) or any(other != shapes[0] for other in shapes):
-        raise InputError("models of other words or other sizes have no mean: they must have begun with one model")
+        raise InputError("models of other words or other sizes have no mean: they cannot have begun with one model")
     first.model.load_state_dict({name: _mean([state[name] for state in states]) for name in states[0]})
     return replace(first, calibration=None)  # which was fitted to one of them
 
