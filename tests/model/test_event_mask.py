@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import nn
 
 from densevid.model.event_mask import DiscreteMask, LearnedMask, inside, rounded_windows
 from densevid.model.proposal_decoder import PickedProposals
@@ -96,3 +97,19 @@ def test_a_lone_proposal_is_learnt_from_by_the_figures_of_those_before_it() -> N
     torch.testing.assert_close(learning.mask_PT, mask.eval()(lone, 20, torch.tensor([20.0])).mask_PT)
     learning.mask_PT.sum().backward()
     assert both.intervals_P2.grad is not None and mask.perceptron[0].weight.grad is not None
+
+
+def test_a_lone_proposal_still_meets_a_norm_over_all_processes() -> None:
+    """The others wait for it there, however many proposals they have."""
+    met: list[int] = []
+
+    class Together(nn.BatchNorm1d):
+        def forward(self, values: torch.Tensor) -> torch.Tensor:
+            met.append(len(values))
+            return values
+
+    mask = LearnedMask(8, 24, gated=True, released=False).train()
+    mask.perceptron[1] = Together(8)
+    both = proposals()
+    mask(PickedProposals(both.logits_P[:1], both.intervals_P2[:1], both.anchors_P2[:1]), 20, torch.tensor([20.0]))
+    assert met == [1]
