@@ -20,7 +20,7 @@ from densevid.data.timeline_rows import ResidentFootage
 from densevid.data.timeline_samples import CHOICE, TimelineSamples
 from densevid.errors import InputError
 
-ONE_PLAIN_IN = 16  # videos of a batch is never disguised
+ONE_PLAIN_IN = 16  # one in so many videos of a batch is never disguised
 DEALING = 17  # sets the draws of who is dealt what apart from other draws
 SORTED_TOGETHER = 4  # batches; those of similar length are padded less
 STEPS_APART, CLIP_STEPS_APART = 96, 32  # lengths of batches: few of them, since kernels are compiled for each
@@ -154,10 +154,6 @@ class _SortedBatches(Dataset[list[Batch]]):
             )
         return dealt
 
-    def _share(self, videos: list[int]) -> list[int]:
-        """This process's part, in order."""
-        return sorted(self._dealt(videos)[self.share.rank :: self.share.ranks], key=videos.index)
-
     def _clips(self, step: int) -> list[int]:
         size = self.samples.clips_per_batch
         return list(range(step * size + self.share.rank, (step + 1) * size, self.share.ranks))
@@ -166,9 +162,13 @@ class _SortedBatches(Dataset[list[Batch]]):
         samples, with_features = self.samples, self.with_features
         usual = samples.usual_steps(videos[-1])  # the longest: they are sorted
         window = self._window(max(samples.shortest_batch, usual), STEPS_APART)
-        plain, mine = set(self._dealt(videos)[: _plain(self.size)]), []
-        for index in self._share(videos):
-            mine.append(samples.video(index, most=window, with_features=with_features, plain=index in plain))
+        dealt = self._dealt(videos)
+        plain, own = set(dealt[: _plain(self.size)]), set(dealt[self.share.rank :: self.share.ranks])
+        mine = [
+            samples.video(index, most=window, with_features=with_features, plain=index in plain)
+            for index in videos
+            if index in own
+        ]
         batch, beside = collate(mine, window), [samples.clip(index, with_features=with_features) for index in clips]
         if not beside:
             return batch

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from densevid.config import InferenceConfig
+from densevid.inference.running_totals import exact, rows_at, running_total
 from densevid.model.proposal_decoder import Proposals
 
 WINDOW = 4  # steps on each side of a change whose means are compared
@@ -59,11 +60,11 @@ def changes_of(features_BTF: Tensor, read_B: Tensor) -> Changes:
     is_inner_BS = inner_S < read_B1
     before_BS, after_BS = (inner_S - WINDOW).clamp(min=0).expand_as(is_inner_BS), inner_S + WINDOW
     after_BS = torch.minimum(after_BS, read_B1.to(after_BS.dtype)).maximum(inner_S + 1).clamp(max=length)
-    exact_BTF = features_BTF if features_BTF.device.type == "mps" else features_BTF.double()  # mps has no doubles
-    total_BTF = torch.nn.functional.pad(exact_BTF.cumsum(dim=1), (0, 0, 1, 0))
+    exact_BTF = exact(features_BTF)
+    total_BTF = running_total(exact_BTF)
     middle_BSF = total_BTF[:, 1:length]
-    mean_before_BSF = (middle_BSF - _rows(total_BTF, before_BS)) / (inner_S - before_BS)[..., None]
-    mean_after_BSF = (_rows(total_BTF, after_BS) - middle_BSF) / (after_BS - inner_S)[..., None]
+    mean_before_BSF = (middle_BSF - rows_at(total_BTF, before_BS)) / (inner_S - before_BS)[..., None]
+    mean_after_BSF = (rows_at(total_BTF, after_BS) - middle_BSF) / (after_BS - inner_S)[..., None]
     strength_BS = (mean_after_BSF - mean_before_BSF).norm(dim=-1).masked_fill(~is_inner_BS, -torch.inf)
 
     walled = torch.nn.functional.pad(strength_BS, (1, 1), value=-torch.inf)
@@ -86,7 +87,3 @@ def _pulled(border_BA: Tensor, near_BA: Tensor, changes: Changes) -> tuple[Tenso
     moves_BA = pull_BA >= WEAKEST_PULL
     step_BA = torch.where(moves_BA, changes.step_BC.gather(1, place_BA), border_BA)
     return step_BA, torch.where(moves_BA, changes.strength_BC.gather(1, place_BA), WEAKEST_PULL)
-
-
-def _rows(values_BTF: Tensor, index_BS: Tensor) -> Tensor:
-    return values_BTF.gather(1, index_BS[..., None].expand(-1, -1, values_BTF.shape[2]))

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from densevid.inference.running_totals import exact, rows_at, running_total
 from densevid.inference.selection import Selection
 
 LENGTH_POWER = 0.25
@@ -46,12 +47,11 @@ def contrast_of(spans_BK2: Tensor, features_BTF: Tensor, steps_B: Tensor, window
     stop_BK = spans_BK2[..., 1].round().long().maximum(start_BK + 1).minimum(end_B1)
     length_BK = stop_BK - start_BK
     middle_BK = (start_BK + stop_BK) // 2
-    exact_BTF = features_BTF if features_BTF.device.type == "mps" else features_BTF.double()  # mps has no doubles
-    total_BTF = F.pad(exact_BTF.cumsum(dim=1), (0, 0, 1, 0))
+    total_BTF = running_total(exact(features_BTF))
 
     def sums(first_BK: Tensor, last_BK: Tensor) -> Tensor:
         """Of the features from one step to before another; the mean points the same way."""
-        return _rows(total_BTF, last_BK) - _rows(total_BTF, first_BK)
+        return rows_at(total_BTF, last_BK) - rows_at(total_BTF, first_BK)
 
     inside_BKF = sums(start_BK, stop_BK)
     before_BKF = sums((start_BK - length_BK).clamp(min=0), start_BK)
@@ -64,7 +64,3 @@ def contrast_of(spans_BK2: Tensor, features_BTF: Tensor, steps_B: Tensor, window
 def _cosine(first_BKF: Tensor, second_BKF: Tensor) -> Tensor:
     """0 where one of them is nothing."""
     return F.cosine_similarity(first_BKF, second_BKF, dim=-1).clamp(-1, 1)
-
-
-def _rows(values_BTF: Tensor, index_BK: Tensor) -> Tensor:
-    return values_BTF.gather(1, index_BK[..., None].expand(-1, -1, values_BTF.shape[2]))

@@ -87,7 +87,7 @@ class Selection:
     def at_least_one(self, lengths: Lengths, score: float) -> Selection:
         """Where nothing was chosen, one event over everything, as the release has it."""
         if not self.kept_BK.shape[1]:
-            return self._widened().at_least_one(lengths, score)
+            return self.widened(1).at_least_one(lengths, score)
         first_BK = torch.arange(self.kept_BK.shape[1], device=self.kept_BK.device) == 0
         whole_BK = first_BK & ~self.kept_BK.any(dim=1, keepdim=True)
         everything_B2 = torch.stack((torch.zeros_like(lengths.limit_B), lengths.limit_B), dim=-1)
@@ -99,9 +99,9 @@ class Selection:
             None if self.network_BK is None else self.network_BK.to(everything_B2.dtype).masked_fill(whole_BK, score),
         )
 
-    def _widened(self) -> Selection:
-        """One more place for every video, empty as yet."""
-        return self.mapped(lambda values: F.pad(values, (0, 0) * (values.ndim - 2) + (0, 1)))
+    def widened(self, places: int) -> Selection:
+        """With so many places for every video; those that are new are empty."""
+        return self.mapped(lambda values: F.pad(values, (0, 0) * (values.ndim - 2) + (0, places - values.shape[1])))
 
 
 Choose = Callable[[Selection], Selection]

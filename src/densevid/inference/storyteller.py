@@ -15,7 +15,6 @@ from itertools import chain, groupby
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from densevid.events import Event
 from densevid.inference.calibration import Calibration, event_columns, proposal_columns
@@ -190,12 +189,8 @@ def in_batches(
 def _stacked(parts: list[Selection]) -> Selection:
     """Batches one below the other, as wide as the widest; places that are filled up are not kept."""
     widest = max(part.kept_BK.shape[1] for part in parts)
-
-    def padded(values: Tensor) -> Tensor:
-        return F.pad(values, (0, 0) * (values.ndim - 2) + (0, widest - values.shape[1]))
-
-    columns = zip(*(part.columns for part in parts), strict=True)
-    return Selection(*(torch.cat([padded(values) for values in column]) for column in columns))
+    columns = zip(*(part.widened(widest).columns for part in parts), strict=True)
+    return Selection(*map(torch.cat, columns))
 
 
 def _best_first(told: list[CaptionedVideo], track: FeatureTrack) -> CaptionedVideo:
