@@ -11,7 +11,16 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from densevid.checkpoint import CALIBRATION, FILES, REDUCTION, WEIGHTS, LoadedModel, load_model, save_model
+from densevid.checkpoint import (
+    CALIBRATION,
+    EXPECTED_WORDS,
+    FILES,
+    REDUCTION,
+    WEIGHTS,
+    LoadedModel,
+    load_model,
+    save_model,
+)
 from densevid.config import Config
 from densevid.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from densevid.errors import InputError
@@ -57,9 +66,9 @@ def test_a_folder_may_hold_a_calibration(loaded: LoadedModel, tmp_path: Path) ->
 def test_an_older_model_is_replaced_and_nothing_else_is(loaded: LoadedModel, tmp_path: Path) -> None:
     folder = tmp_path / "model"
     save_model(folder, replace(loaded, calibration={"format": {"version": 1}}), {})
-    assert sorted(item.name for item in folder.iterdir()) == sorted({*FILES} - {REDUCTION})
+    assert sorted(item.name for item in folder.iterdir()) == sorted({*FILES} - {REDUCTION, EXPECTED_WORDS})
     save_model(folder, loaded, {"second": "time"})
-    assert sorted(item.name for item in folder.iterdir()) == sorted({*FILES} - {CALIBRATION, REDUCTION})
+    assert sorted(item.name for item in folder.iterdir()) == sorted({*FILES} - {CALIBRATION, REDUCTION, EXPECTED_WORDS})
     (folder / "thesis.tex").write_text("years of work")
     with pytest.raises(InputError, match="holds more than a model"):
         save_model(folder, loaded, {})

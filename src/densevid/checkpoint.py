@@ -1,7 +1,8 @@
 """A model is a folder: weights.safetensors, config.toml, vocabulary.txt, features.toml, with a format version.
 
 `calibration.toml` may stand beside them: what turns scores into confidence, fitted after training. A model that reads
-reduced features carries the reduction too, `reduction.safetensors`, so that it can be used on any video file.
+reduced features carries the reduction too, `reduction.safetensors`, so that it can be used on any video file. And
+`expected_words.safetensors`, fitted after training as well, has a say in which sentence of a beam is said.
 
 A folder made today loads tomorrow: `FORMAT` rises when the meaning of a file changes, and readers of old formats stay.
 """
@@ -27,6 +28,7 @@ from densevid.artifacts import atomic_path, require_writable, toml_text
 from densevid.config import Config
 from densevid.data.vocabulary import Vocabulary
 from densevid.errors import InputError
+from densevid.inference.expected_words import ExpectedWords
 from densevid.model.masked_transformer import MaskedTransformer
 from densevid.tracks import FeatureRecipe
 
@@ -35,8 +37,8 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 WEIGHTS, CONFIG, VOCABULARY, FEATURES = "weights.safetensors", "config.toml", "vocabulary.txt", "features.toml"
-CALIBRATION, REDUCTION = "calibration.toml", "reduction.safetensors"
-FILES = (WEIGHTS, CONFIG, VOCABULARY, FEATURES, CALIBRATION, REDUCTION)
+CALIBRATION, REDUCTION, EXPECTED_WORDS = "calibration.toml", "reduction.safetensors", "expected_words.safetensors"
+FILES = (WEIGHTS, CONFIG, VOCABULARY, FEATURES, CALIBRATION, REDUCTION, EXPECTED_WORDS)
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,11 @@ class LoadedModel:
     recipe: FeatureRecipe | None
     calibration: Mapping[str, Any] | None = None
     reduction: Reduction | None = None
+    expected_words: ExpectedWords | None = None
+
+    def expected_on(self, device: torch.device) -> ExpectedWords | None:
+        """The expected words on a device, where the model has some."""
+        return None if self.expected_words is None else self.expected_words.to(device)
 
 
 def require_replaceable(folder: Path | str) -> None:
@@ -115,6 +122,8 @@ def _write_files(
         (folder / CALIBRATION).write_text(toml_text(loaded.calibration), encoding="utf-8")
     if loaded.reduction is not None:
         loaded.reduction.save(folder / REDUCTION)
+    if loaded.expected_words is not None:
+        loaded.expected_words.save(folder / EXPECTED_WORDS)
 
 
 def _stored(name: str, tensor: Tensor, precision: torch.dtype | None) -> Tensor:
@@ -145,7 +154,9 @@ def load_model(folder: Path | str) -> LoadedModel:
     except (OSError, SafetensorError) as error:
         raise InputError(f"{folder / WEIGHTS}: not a readable safetensors file ({error})") from error
     load_weights(model, weights, where=str(folder / WEIGHTS))
-    return LoadedModel(model, config, vocabulary, recipe, calibration, _read_reduction(folder / REDUCTION, recipe))
+    reduction = _read_reduction(folder / REDUCTION, recipe)
+    expected = _read_expected_words(folder / EXPECTED_WORDS, config, vocabulary)
+    return LoadedModel(model, config, vocabulary, recipe, calibration, reduction, expected)
 
 
 def load_weights(
@@ -199,6 +210,15 @@ def _read_reduction(path: Path, recipe: FeatureRecipe | None) -> Reduction | Non
     if reduction.table != recipe.table["reduction"]:
         raise InputError(f"{path}: another reduction than {FEATURES} of this model names; copy the right one there")
     return reduction
+
+
+def _read_expected_words(path: Path, config: Config, vocabulary: Vocabulary) -> ExpectedWords | None:
+    """Those of a model that has some; they must be about its features and its words."""
+    if not path.exists():
+        return None
+    expected = ExpectedWords.load(path)
+    expected.require_fit(sum(config.features.widths), len(vocabulary), where=path)
+    return expected
 
 
 def _read_config(path: Path) -> Config:

@@ -202,11 +202,15 @@ class InferenceConfig:
     by beam search, where `length_penalty` is the power of the length that a sentence's log-probability is divided by,
     and `no_repeat` the number of words in a row that no sentence says twice (0: no such rule). With `agreement` the
     sentence of the beam that is most like all of them is said, each counted by this power of its probability, and
-    `length_penalty` has no part in it (0: the likeliest is said). Steps whose event mask is at most `mask_floor` count
-    as zeros and are not encoded: 0 leaves every number as it is. With `border_reach` each border of a proposal moves to
-    the strongest change of the features within about this share of its length, and with `border_weight` scores are
-    multiplied by this power of how strong the changes at both borders are. With `contrast_weight` scores of what is
-    left after suppression are multiplied by this power of how much an event stands out (`inference/contrast.py`).
+    `length_penalty` has no part in it (0: the likeliest is said). Where a model has words that it expects of features
+    (`inference/expected_words.py`), they count `expected_weight` times in that choice.
+
+    Steps whose event mask is at most `mask_floor` count as zeros and are not encoded: 0 leaves every number as it is.
+    With `border_reach` each border of a proposal moves to the strongest change of the features within about this share
+    of its length, and with `border_weight` scores are multiplied by this power of how strong the changes at both
+    borders are. With `contrast_weight` scores of what is left after suppression are multiplied by this power of how
+    much an event stands out (`inference/contrast.py`). Both compare steps by what their features have to do with words,
+    where a model has expected words, or by the features themselves (`compare`).
 
     A summary has at most `summary_events` events per window of the video, each more probably right than
     `summary_confidence`; two share at most `summary_overlap` of their mean length. Of all such choices it is the one
@@ -224,10 +228,12 @@ class InferenceConfig:
     length_penalty: float = 0.0
     no_repeat: int = 0
     agreement: float = 0.0
+    expected_weight: float = 3.0
     mask_floor: float = 0.0
     border_reach: float = 0.0
     border_weight: float = 0.0
     contrast_weight: float = 0.0
+    compare: Literal["words", "features"] = "words"
     summary_events: int = 10
     summary_confidence: float = 0.4
     summary_overlap: float = 0.2
@@ -239,7 +245,8 @@ class InferenceConfig:
         shares = ("border_reach", "border_weight", "contrast_weight")
         for name in ("score_threshold", "suppression_iou", "mask_floor", "summary_confidence", *shares):
             _require(0 <= getattr(self, name) <= 1, f"inference.{name}", getattr(self, name), "must be in [0, 1]")
-        for name in ("min_before_suppression", "min_proposals", "length_penalty", "no_repeat", "agreement"):
+        sentences = ("length_penalty", "no_repeat", "agreement", "expected_weight")
+        for name in ("min_before_suppression", "min_proposals", *sentences):
             _require(getattr(self, name) >= 0, f"inference.{name}", getattr(self, name), "must not be negative")
         for name in ("max_proposals", "max_words", "beam", "summary_events"):
             _require(getattr(self, name) >= 1, f"inference.{name}", getattr(self, name), "must be at least 1")

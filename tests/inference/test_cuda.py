@@ -50,6 +50,7 @@ VARIANTS: list[Variant] = [
     ({"width": 64}, {"beam": 3}),
     ({"width": 64, "mask": "discrete"}, {"beam": 4, "no_repeat": 2, "agreement": 0.8}),
     ({"encoder": "bi-lstm", "decoder": "lstm"}, {"beam": 3}),
+    ({"width": 64}, {"beam": 5, "agreement": 0.8, "expected_weight": 3.0}),
 ]
 KINDS: list[dict[str, Any]] = [
     {"kernels": (), "captured": False},
@@ -98,6 +99,24 @@ def check_float32_is_that_of_a_cpu(variant: Variant) -> None:
     for kernels in ((), KERNELS):
         for number, ours in enumerate(captioner(variant, kernels=kernels).captioned(tracks)):
             near(ours, want[number], f"kernels {kernels}, video {number}")
+
+
+def check_borders_and_contrast_by_expected_words(compare: str) -> None:
+    """Where events are, in float32, and replayed in bfloat16; borders lie on whole steps, so words are not compared."""
+    settings = {"expected_weight": 3.0, "border_reach": 0.25, "contrast_weight": 0.75, "compare": compare}
+    variant: Variant = ({"width": 64}, {"beam": 2, **settings})
+    want = list(Captioner(random_model(*variant)).captioned(TRACKS))
+    for made in (captioner(variant), captioner(variant, kernels=())):
+        for ours, theirs in zip(made.captioned(TRACKS), want, strict=True):
+            np.testing.assert_allclose(ours.reported_P2, theirs.reported_P2, atol=1e-3)
+            np.testing.assert_allclose(ours.score_P, theirs.score_P, atol=1e-4)
+    replayed = captioner(variant, "bfloat16")
+    for _ in range(3):
+        for track, theirs in zip(TRACKS, want, strict=True):
+            ours = next(replayed.captioned([track]))
+            assert len(ours.score_P) == len(theirs.score_P)
+            assert np.abs(ours.score_P - theirs.score_P).mean() < 0.05
+    assert not replayed.speaker.graphs.failed, replayed.speaker.graphs.failed
 
 
 def check_a_graph_says_the_same_every_time(variant: Variant) -> None:
@@ -218,6 +237,7 @@ CHECKS: list[tuple[Callable[[Any], None], list[Any]]] = [
     (check_words_so_far, [96, 512, 1024]),
     (check_the_likeliest_word, [34, 4004, 9000]),
     (check_float32_is_that_of_a_cpu, VARIANTS),
+    (check_borders_and_contrast_by_expected_words, ["words", "features"]),
     (check_a_graph_says_the_same_every_time, VARIANTS),
     (check_bfloat16_finds_the_same_and_is_nearly_as_sure, VARIANTS),
     (check_company_and_batches_change_nothing, VARIANTS),

@@ -9,7 +9,7 @@ import torch
 
 from densevid.config import Config, InferenceConfig
 from densevid.data.vocabulary import EOS, INIT, PAD
-from densevid.inference.decoding import beam_search, greedy, sentences
+from densevid.inference.decoding import beam_search, chosen, greedy, sentences
 from densevid.model.masked_transformer import EncodedVideo, MaskedTransformer
 from densevid.training.word_matches import WordMatches
 
@@ -50,7 +50,8 @@ def every_sentence(longest: int) -> list[list[int]]:
 def test_agreement_says_what_is_most_like_all_sentences(model: MaskedTransformer, video: EncodedVideo) -> None:
     """The beam holds every sentence there is, so the choice can be made by counting words."""
     config = InferenceConfig(beam=60, max_words=3, agreement=0.7)
-    found = beam_search(model, model.begin_caption(video, torch.ones(EVENTS, 8)), EVENTS, config).words_PL
+    beams = beam_search(model, model.begin_caption(video, torch.ones(EVENTS, 8)), EVENTS, config)
+    found = chosen(beams, config).words_PL
     candidates = every_sentence(3)
     texts = [tuple(str(word) for word in words if word != EOS) for words in candidates]
     matches = WordMatches([[text] for text in texts])
@@ -68,7 +69,8 @@ def test_a_wide_beam_finds_the_best_of_all_sentences(
     model: MaskedTransformer, video: EncodedVideo, penalty: float
 ) -> None:
     config = InferenceConfig(beam=60, max_words=3, length_penalty=penalty)
-    found = beam_search(model, model.begin_caption(video, torch.ones(EVENTS, 8)), EVENTS, config).words_PL
+    beams = beam_search(model, model.begin_caption(video, torch.ones(EVENTS, 8)), EVENTS, config)
+    found = chosen(beams, config).words_PL
     for event, words in enumerate(found.tolist()):
         candidates = every_sentence(3)
         values = [log_probability(model, video, event, s) / len(s) ** penalty for s in candidates]
@@ -79,8 +81,8 @@ def test_a_wide_beam_finds_the_best_of_all_sentences(
 @torch.inference_mode()
 def test_a_beam_of_one_is_greedy(model: MaskedTransformer, video: EncodedVideo) -> None:
     state = model.begin_caption(video, torch.ones(EVENTS, 8))
-    ours = beam_search(model, state, EVENTS, InferenceConfig(beam=1, max_words=9)).words_PL
-    theirs = greedy(model, model.begin_caption(video, torch.ones(EVENTS, 8)), EVENTS, 9).words_PL
+    ours = beam_search(model, state, EVENTS, InferenceConfig(beam=1, max_words=9)).words_PKL[:, 0]
+    theirs = greedy(model, model.begin_caption(video, torch.ones(EVENTS, 8)), EVENTS, 9).words_PKL[:, 0]
     length = min(ours.shape[1], theirs.shape[1])
     assert ours[:, :length].tolist() == theirs[:, :length].tolist()
 

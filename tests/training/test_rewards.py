@@ -127,7 +127,7 @@ def test_the_best_sentence_is_worth_nothing_more_than_itself() -> None:
     model, _ = toy("self-attention")
     with torch.no_grad():
         model.caption_decoder.words.bias[4] = 1e4
-    best = greedy(model, model.caption_decoder.begin(memory_of(3)), 3, LENGTH).words_PL
+    best = greedy(model, model.caption_decoder.begin(memory_of(3)), 3, LENGTH).words_PKL[:, 0]
     assert best.tolist() == [[4, 4]] * 3
     assert float(reward_loss(model, memory_of(3), batch_of(3), torch.ones(3, dtype=torch.bool), reward()).detach()) == 0
 

@@ -7,7 +7,7 @@ and their words, nearly all of the work, are computed in the precision that is a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
@@ -24,14 +24,14 @@ from densevid.errors import InputError
 from densevid.events import Event
 from densevid.inference.batches import Batches
 from densevid.inference.captioned_video import CaptionedVideo, ReadTrack, deal_out, require_numbers
-from densevid.inference.decoding import Sentences
+from densevid.inference.decoding import Beams, Sentences, chosen
 from densevid.inference.event_speaker import EventSpeaker, SpeakerLimits
 from densevid.inference.finder import Finder, Found, event_masks
 from densevid.inference.one_video import OneVideo
 from densevid.inference.rules import rules_of
 from densevid.inference.selection import Choose
 from densevid.inference.stages import Stages
-from densevid.inference.uploads import Uploads
+from densevid.inference.uploads import Uploaded, Uploads
 from densevid.progress import Watch, unwatched
 from densevid.tracks import Clock, FeatureTrack
 
@@ -87,7 +87,8 @@ class Captioner:
         speaking = deepcopy(self.model).to(getattr(torch, self.precision)) if half else self.model
         self.speaker = EventSpeaker(speaking, self.rules, limits or SpeakerLimits.of(self.device))
         self.uploads = Uploads(self.rules, self.device)
-        self.finder = Finder(self.model, self.rules, self.speaker.graphs, folded=half)
+        self.expected = loaded.expected_on(self.device)
+        self.finder = Finder(self.model, self.rules, self.speaker.graphs, folded=half, expected=self.expected)
         self.one_video = OneVideo(self.finder, self.speaker)
         self.listen(Stages())
 
@@ -183,17 +184,26 @@ class Captioner:
             with self.stages("choose"):
                 selection = selection if choose is None else choose(selection)
                 rows = selection.kept_BK.nonzero(as_tuple=True)
-                chosen = (selection.anchor_BK[rows], selection.score_BK[rows], selection.reported_BK2[rows])
-            said = self.one_video(found, chosen[0]) or self._said(found, rows[0], chosen[0], watch)
-        columns = (rows[0], *chosen, said.words_PL, said.log_probability_P)
+                events = (selection.anchor_BK[rows], selection.score_BK[rows], selection.reported_BK2[rows])
+            beams = self.one_video(found, events[0]) or self._said(found, rows[0], events[0], watch)
+            said = self._chosen(beams, uploaded, rows[0], lambda: event_masks(self.model, found, rows[0], events[0]))
+        columns = (rows[0], *events, said.words_PL, said.log_probability_P)
         with self.stages("download"):
             return _Spoken([read.clock for read in reads], *_downloaded(columns))
 
-    def _said(self, found: Found, video_P: Tensor, anchor_P: Tensor, watch: Watch) -> Sentences:
+    def _said(self, found: Found, video_P: Tensor, anchor_P: Tensor, watch: Watch) -> Beams:
         """Of any number of videos."""
         with self.stages("mask"):
             mask_PT = event_masks(self.model, found, video_P, anchor_P)
         return self.speaker(found.video, mask_PT, video_P, watch)
+
+    def _chosen(self, beams: Beams, uploaded: Uploaded, video_P: Tensor, masks: Callable[[], Tensor]) -> Sentences:
+        """The sentence of each event; its mask is asked for only where features have a say."""
+        with self.stages("words"):
+            settings, worth_PK = self.config.inference, None
+            if self.expected is not None and settings.expected_weight and settings.beam > 1 and len(video_P):
+                worth_PK = self.expected.worth_of(beams.words_PKL, uploaded.features_BTF, masks(), video_P)
+            return chosen(beams, settings, worth_PK)
 
     def _dealt(self, spoken: _Spoken) -> list[CaptionedVideo]:
         """Each video its own, with sentences."""
@@ -218,7 +228,7 @@ class Captioner:
             steps_P2 = torch.from_numpy(np.concatenate(in_steps)).float().to(self.device)
             steps = video.embedded_BTD.shape[1]
             mask_PT = self.model.segment_mask(steps_P2, steps, uploaded.lengths.steps_B[video_P].float())
-            said = self.speaker(video, mask_PT, video_P)
+            said = self._chosen(self.speaker(video, mask_PT, video_P), uploaded, video_P, lambda: mask_PT)
         require_numbers(said.log_probability_P, self.precision)
         texts = iter(self.texts(said.words_PL.cpu()))
         return [[Event(start, end, next(texts)) for start, end in spans] for spans in segments]

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from densevid.inference.decoding import Sentences
+from densevid.inference.decoding import Beams
 from densevid.inference.rules import PaperRules
 from densevid.inference.word_decoder import WordDecoder
 from densevid.inference.word_state import FlatMemory
@@ -117,13 +117,13 @@ class FlatSentences:
             self.counts[size] = self._counts(size)
         return FlatMemory(self.layers, self.log_count_N, *self.counts[size])
 
-    def __call__(self, memory: FlatMemory, events: int) -> Sentences:
+    def __call__(self, memory: FlatMemory, events: int) -> Beams:
         """The sentences of the first `events` events."""
         own = memory.log_count_N is self.log_count_N
         said = self.graphs("words", len(memory.first_P), lambda: self.say(memory)) if own else self.say(memory)
-        return Sentences(said.words_PL[:events].clone(), said.log_probability_P[:events].clone())
+        return said.rows(slice(events))
 
-    def say(self, memory: FlatMemory) -> Sentences:
+    def say(self, memory: FlatMemory) -> Beams:
         """Without a look at who has finished, so that it can be replayed."""
         return self.rules.say(self.decoder, self.decoder.begin_flat(memory), len(memory.first_P), looks=False)
 

@@ -53,11 +53,44 @@ class Sentences:
     log_probability_P: Tensor
 
 
-def sentences(speaker: Speaker, state: State, events: int, config: InferenceConfig, *, looks: bool = True) -> Sentences:
-    """What is said of each event by greedy choice, or by beam search where the settings ask for more."""
+@dataclass(frozen=True)
+class Beams:
+    """The same of K sentences for each event, greedy choice being a beam of one; what is no sentence has -inf."""
+
+    words_PKL: Tensor
+    log_probability_PK: Tensor
+
+    @classmethod
+    def only(cls, words_PL: Tensor, log_probability_P: Tensor) -> Beams:
+        """One for each event."""
+        return cls(words_PL[:, None], log_probability_P[:, None])
+
+    @classmethod
+    def room(cls, events: int, config: InferenceConfig, device: torch.device) -> Beams:
+        """Where those of many events are put."""
+        words_PKL = torch.full((events, config.beam, config.max_words), PAD, device=device)
+        return cls(words_PKL, torch.zeros(events, config.beam, device=device))
+
+    def put(self, event_P: Tensor, some: Beams) -> None:
+        """Write those of some events to their places."""
+        self.words_PKL[event_P, :, : some.words_PKL.shape[2]] = some.words_PKL
+        self.log_probability_PK[event_P] = some.log_probability_PK
+
+    def rows(self, index: Tensor | slice) -> Beams:
+        """Those of some events, copied."""
+        return Beams(self.words_PKL[index].clone(), self.log_probability_PK[index].clone())
+
+
+def beams(speaker: Speaker, state: State, events: int, config: InferenceConfig, *, looks: bool = True) -> Beams:
+    """What might be said of each event: one sentence by greedy choice, or a beam where the settings ask for more."""
     if plain_greedy(config):
         return greedy(speaker, state, events, config.max_words, looks=looks)
     return beam_search(speaker, state, events, config, looks=looks)
+
+
+def sentences(speaker: Speaker, state: State, events: int, config: InferenceConfig) -> Sentences:
+    """What is said of each event, by nothing but the network."""
+    return chosen(beams(speaker, state, events, config), config)
 
 
 def plain_greedy(config: InferenceConfig) -> bool:
@@ -65,7 +98,7 @@ def plain_greedy(config: InferenceConfig) -> bool:
     return config.beam == 1 and not config.no_repeat
 
 
-def greedy(speaker: Speaker, state: State, events: int, max_words: int, *, looks: bool = True) -> Sentences:
+def greedy(speaker: Speaker, state: State, events: int, max_words: int, *, looks: bool = True) -> Beams:
     """The most likely word at each position; a sentence ends with `<eos>` and is padded from there.
 
     `<unk>`, `<pad>` and `<init>` are never chosen. R of the P events are still being spoken of; with `looks = False`
@@ -93,10 +126,10 @@ def greedy(speaker: Speaker, state: State, events: int, max_words: int, *, looks
                 state.select(left_R)
                 row_R = left_R if isinstance(row_R, slice) else row_R[left_R]
                 word_R, finished_R = word_R[left_R], finished_R[left_R]
-    return Sentences(words_PL[:, : position + 1], sum_P / _lengths(words_PL))
+    return Beams.only(words_PL[:, : position + 1], sum_P / _lengths(words_PL))
 
 
-def greedy_released(speaker: Speaker, state: State, events: int, max_words: int) -> Sentences:
+def greedy_released(speaker: Speaker, state: State, events: int, max_words: int) -> Beams:
     """The release's greedy choice: among all words, special ones too, and it never stops early."""
     word_P = torch.full((events,), INIT, device=speaker.device)
     words, logs = list[Tensor](), list[Tensor]()
@@ -105,7 +138,7 @@ def greedy_released(speaker: Speaker, state: State, events: int, max_words: int)
         word_P, log_P = likeliest(logits_PV)
         words.append(word_P)
         logs.append(log_P)
-    return Sentences(torch.stack(words, dim=1), torch.stack(logs, dim=1).mean(dim=1))
+    return Beams.only(torch.stack(words, dim=1), torch.stack(logs, dim=1).mean(dim=1))
 
 
 def likeliest(logits_PV: Tensor, never_said: int = 0) -> tuple[Tensor, Tensor]:
@@ -129,11 +162,8 @@ def likeliest_by_kernel(logits_PV: Tensor, never_said: int = 0) -> tuple[Tensor,
     return word_P, log_P
 
 
-def beam_search(
-    speaker: Speaker, state: State, events: int, config: InferenceConfig, *, looks: bool = True
-) -> Sentences:
-    """Of the `beam` best the sentence with the highest log-probability / length^`length_penalty`, or, with `agreement`,
-    the one most like the others.
+def beam_search(speaker: Speaker, state: State, events: int, config: InferenceConfig, *, looks: bool = True) -> Beams:
+    """The `beam` likeliest sentences of each event that are found by going on with so many at every word.
 
     A finished sentence stays in the beam at its score; every event keeps its own `beam` candidates. With
     `looks = False` nobody looks whether all have finished, and there are `max_words` words.
@@ -156,13 +186,26 @@ def beam_search(
             break
         state.reorder((first_P1 + parent_PK).flatten())
     words_PKL = words_PKL[..., 1:]
+    return Beams(words_PKL, score_PK / _lengths(words_PKL))
+
+
+def chosen(found: Beams, config: InferenceConfig, worth_PK: Tensor | None = None) -> Sentences:
+    """What is said of each event: the candidate that is most like all of them, or the likeliest.
+
+    `worth_PK` is what speaks for each beside that, and counts `expected_weight` times.
+    """
+    words_PKL, mean_PK = found.words_PKL, found.log_probability_PK
+    if mean_PK.shape[1] == 1:
+        return Sentences(words_PKL[:, 0], mean_PK[:, 0])
     length_PK = _lengths(words_PKL)
     if config.agreement:
-        value_PK = expected_likeness(words_PKL, score_PK, config.agreement)
+        value_PK = expected_likeness(words_PKL, mean_PK * length_PK, config.agreement)
     else:
-        value_PK = score_PK / length_PK**config.length_penalty
-    row_P, best_P = first_P1[:, 0] // beam, value_PK.argmax(dim=1)
-    return Sentences(words_PKL[row_P, best_P], (score_PK / length_PK)[row_P, best_P])
+        value_PK = mean_PK * length_PK ** (1 - config.length_penalty)
+    if worth_PK is not None:
+        value_PK = value_PK + config.expected_weight * worth_PK
+    row_P, best_P = torch.arange(len(words_PKL), device=words_PKL.device), value_PK.argmax(dim=1)
+    return Sentences(words_PKL[row_P, best_P], mean_PK[row_P, best_P])
 
 
 def _step_scores(logits_PKV: Tensor, words_PKL: Tensor, config: InferenceConfig) -> Tensor:

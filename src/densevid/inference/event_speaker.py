@@ -6,12 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from densevid.data.vocabulary import PAD
 from densevid.inference.captured import FlatSentences, Graphs
-from densevid.inference.decoding import Sentences, plain_greedy
+from densevid.inference.decoding import Beams, plain_greedy
 from densevid.inference.event_encoder import EventEncoder, RecurrentEventEncoder, SharedSteps
 from densevid.inference.fused import KERNELS, Attention, Kernel, fits_flat, fused_for
 from densevid.inference.packed_events import PackedEvents, Packing, distinct_windows, pack
@@ -93,18 +91,16 @@ class EventSpeaker:
             if fused.flat and fits_flat(network.heads, network.width, self.dtype):
                 self.flat = FlatSentences(self.decoder, rules, self.graphs, limits.spoken)
 
-    def __call__(self, video: EncodedVideo, mask_PT: Tensor, video_P: Tensor, watch: Watch = unwatched) -> Sentences:
-        """The sentence of every event, given by its mask and the row of its video."""
-        events, most = len(mask_PT), self.rules.config.inference.max_words
-        words_PL = torch.full((events, most), PAD, device=mask_PT.device)
-        log_P = torch.zeros(events, device=mask_PT.device)
+    def __call__(self, video: EncodedVideo, mask_PT: Tensor, video_P: Tensor, watch: Watch = unwatched) -> Beams:
+        """What might be said of every event, given by its mask and the row of its video."""
+        events = len(mask_PT)
+        told = Beams.room(events, self.rules.config.inference, mask_PT.device)
         if not events:
-            return Sentences(words_PL, log_P)
+            return told
         if self.rules.config.model.mask == "discrete":
             one_Q, number_P = distinct_windows(mask_PT, video_P)
             if len(one_Q) < events:
-                told = self(video, mask_PT[one_Q], video_P[one_Q], watch)
-                return Sentences(told.words_PL[number_P], told.log_probability_P[number_P])
+                return self(video, mask_PT[one_Q], video_P[one_Q], watch).rows(number_P)
         with self.stages("pack"):
             shared = self.encode.share(video)
             valid_PT = video.memory.valid_BT[video_P]
@@ -116,11 +112,10 @@ class EventSpeaker:
                 said = self._told(shared, group, encoded)
             else:
                 said = self._told_flat(self.flat, shared, group)
-            words_PL[event_P] = F.pad(said.words_PL, (0, most - said.words_PL.shape[1]), value=PAD)
-            log_P[event_P] = said.log_probability_P
-        return Sentences(words_PL, log_P)
+            told.put(event_P, said)
+        return told
 
-    def _told(self, shared: SharedSteps, group: list[PackedEvents], encoded: _Share) -> Sentences:
+    def _told(self, shared: SharedSteps, group: list[PackedEvents], encoded: _Share) -> Beams:
         """Encode the events, then say what happens in them."""
         with self.stages("events"):
             memories = [encoded.add(part, self.encode(shared, part)) for part in group]
@@ -131,7 +126,7 @@ class EventSpeaker:
             (memory,) = memories
             return self.rules.say(self.model, self.model.caption_decoder.begin(memory), events)
 
-    def _told_flat(self, flat: FlatSentences, shared: SharedSteps, group: list[PackedEvents]) -> Sentences:
+    def _told_flat(self, flat: FlatSentences, shared: SharedSteps, group: list[PackedEvents]) -> Beams:
         """The same where the encoder writes straight to the place that the words are said from."""
         sizes = [(part.row_PS.shape[0], part.row_PS.shape[1]) for part in group]
         events, first = sum(count for count, _ in sizes), 0

@@ -16,6 +16,7 @@ from densevid.inference.anchor_numbers import AnchorNumbers, Counting
 from densevid.inference.borders import at_changes
 from densevid.inference.captured import Graphs
 from densevid.inference.contrast import weighed
+from densevid.inference.expected_words import ExpectedWords, compared_by
 from densevid.inference.folded_heads import FoldedHeads, proposer
 from densevid.inference.fused import has_triton
 from densevid.inference.rules import PaperRules
@@ -49,8 +50,17 @@ class Found:
 class Finder:
     """Finds the events of a batch; `folded` and replayed where digits beyond TF32's do not count."""
 
-    def __init__(self, model: MaskedTransformer, rules: PaperRules, graphs: Graphs, *, folded: bool) -> None:
+    def __init__(
+        self,
+        model: MaskedTransformer,
+        rules: PaperRules,
+        graphs: Graphs,
+        *,
+        folded: bool,
+        expected: ExpectedWords | None = None,
+    ) -> None:
         self.model, self.rules, self.graphs = model, rules, graphs
+        self.compared = compared_by(expected, rules.config.inference)
         self.propose: Callable[[Tensor], Proposals] = proposer(model.proposal_decoder, folded=folded)
         self.counting = Counting(model.proposal_decoder.grid, model.device)
         self.stages = Stages()
@@ -68,7 +78,8 @@ class Finder:
         found = self._found(uploaded)
         selection = found.glance.selection.copied() if self.replays else found.glance.selection
         if not self.looks and not bool(found.glance.enough_1):
-            selection = self._settled(self.rules.select(found.proposals, found.lengths), uploaded, found.numbers)
+            compared_BTC = self.compared(uploaded.features_BTF)
+            selection = self._settled(self.rules.select(found.proposals, found.lengths), compared_BTC, found)
         return found, selection
 
     def encode(self, uploaded: Uploaded) -> EncodedVideo:
@@ -97,19 +108,20 @@ class Finder:
             video = self.encode(uploaded)
         with self.stages("propose"):
             proposals = self.propose(video.memory.last_BTD)
-            settings = self.rules.config.inference
-            proposals = at_changes(proposals, uploaded.features_BTF, lengths.steps_B, settings)
+            compared_BTC = self.compared(uploaded.features_BTF)
+            proposals = at_changes(proposals, compared_BTC, lengths.steps_B, self.rules.config.inference)
         with self.stages("select"):
             glance = self.rules.glance(proposals, lengths, looks=self.looks)
             numbers = self.counting(proposals.steps, lengths.read_B) if uploaded.padded else None
-            glance = replace(glance, selection=self._settled(glance.selection, uploaded, numbers))
-        return Found(video, lengths, proposals, glance, numbers)
+            found = Found(video, lengths, proposals, glance, numbers)
+            settled = self._settled(glance.selection, compared_BTC, found)
+        return replace(found, glance=replace(glance, selection=settled))
 
-    def _settled(self, selection: Selection, uploaded: Uploaded, numbers: AnchorNumbers | None) -> Selection:
+    def _settled(self, selection: Selection, compared_BTC: Tensor, found: Found) -> Selection:
         """Weighed, with at least one event a video, and anchors called by its own numbers."""
-        settings, lengths = self.rules.config.inference, uploaded.lengths
+        settings, lengths, numbers = self.rules.config.inference, found.lengths, found.numbers
         window, weight = self.rules.config.model.window, settings.contrast_weight
-        selection = weighed(selection, uploaded.features_BTF, lengths.steps_B, window, weight)
+        selection = weighed(selection, compared_BTC, lengths.steps_B, window, weight)
         filled = selection.at_least_one(lengths, settings.score_threshold)
         return filled if numbers is None else replace(filled, anchor_BK=numbers.own(filled.anchor_BK))
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from densevid.inference.captured import FlatSentences, rounded
-from densevid.inference.decoding import Sentences
+from densevid.inference.decoding import Beams
 from densevid.inference.event_encoder import EventEncoder
 from densevid.inference.event_speaker import EventSpeaker
 from densevid.inference.finder import Finder, Found, event_masks
@@ -27,8 +27,8 @@ class OneVideo:
         self.finder, self.speaker = finder, speaker
         self.anchors: dict[tuple[int, int], Tensor] = {}
 
-    def __call__(self, found: Found, anchor_P: Tensor) -> Sentences | None:
-        """The sentence of every event, given by its anchor; None where it is not that simple."""
+    def __call__(self, found: Found, anchor_P: Tensor) -> Beams | None:
+        """What might be said of every event, given by its anchor; None where it is not that simple."""
         flat, events = self.speaker.flat, len(anchor_P)
         if flat is None or not self._simple(flat, found, events):
             return None

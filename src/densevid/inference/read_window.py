@@ -12,6 +12,7 @@ from torch import Tensor
 from densevid.checkpoint import LoadedModel
 from densevid.errors import InputError
 from densevid.inference.borders import at_changes
+from densevid.inference.expected_words import compared_by
 from densevid.inference.rules import rules_of
 from densevid.inference.selection import SHORTEST, WHOLE_VIDEO, Lengths
 from densevid.inference.shown_proposals import GIVEN, Candidates, Sought
@@ -47,13 +48,14 @@ class MaskedEvent:
 class ReadWindow:
     """The only window of `windows`: its part of the track, encoded, and all that is proposed in it.
 
-    `begin` is its first second.
+    `begin` is its first second, and what the network reads is `features_1TF`.
     """
 
     loaded: LoadedModel
     windows: Windows
     part: FeatureTrack
     begin: float
+    features_1TF: Tensor
     video: EncodedVideo
     proposals: Proposals
 
@@ -71,8 +73,9 @@ class ReadWindow:
         features_1TF = torch.from_numpy(values)[None].to(model.device)
         valid_1T = torch.ones(features_1TF.shape[:2], dtype=torch.bool, device=model.device)
         video, own_1 = model.encode(features_1TF, valid_1T), torch.tensor([steps], device=model.device)
-        proposals = at_changes(model.propose(video), features_1TF, own_1, config.inference)
-        return cls(loaded, only, part, float(track.seconds(first)), video, proposals)
+        compared_1TC = compared_by(loaded.expected_on(model.device), config.inference)(features_1TF)
+        proposals = at_changes(model.propose(video), compared_1TC, own_1, config.inference)
+        return cls(loaded, only, part, float(track.seconds(first)), features_1TF, video, proposals)
 
     @property
     def first(self) -> int:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from densevid.config import Config
 from densevid.data.vocabulary import Vocabulary
-from densevid.inference.decoding import Sentences, Speaker, State, greedy_released, plain_greedy, sentences
+from densevid.inference.decoding import Beams, Speaker, State, beams, greedy_released, plain_greedy
 from densevid.inference.selection import Glance, Lengths, Selection, released_end, select, select_released
 from densevid.inference.texts import Texts
 from densevid.model.proposal_decoder import Proposals
@@ -50,9 +50,9 @@ class PaperRules:
         """The same from the best candidates alone, and whether they were enough, without waiting for the device."""
         return select(proposals, lengths, self.config.inference, looks=looks)
 
-    def say(self, speaker: Speaker, state: State, events: int, *, looks: bool = True) -> Sentences:
-        """What is said about each event: greedily, or by beam search where the settings ask for more."""
-        return sentences(speaker, state, events, self.config.inference, looks=looks)
+    def say(self, speaker: Speaker, state: State, events: int, *, looks: bool = True) -> Beams:
+        """What might be said about each event: greedily, or by beam search where the settings ask for more."""
+        return beams(speaker, state, events, self.config.inference, looks=looks)
 
     def texts(self, vocabulary: Vocabulary) -> Callable[[Tensor], list[str]]:
         """What writes the words of many events, P x L on the host."""
@@ -85,7 +85,7 @@ class ReleasedRules(PaperRules):
         """The release's selection."""
         return select_released(proposals, lengths, self.config.inference, looks=looks)
 
-    def say(self, speaker: Speaker, state: State, events: int, *, looks: bool = True) -> Sentences:
+    def say(self, speaker: Speaker, state: State, events: int, *, looks: bool = True) -> Beams:
         """Always `max_words` words; a beam, which the release has not, is the paper's."""
         if not plain_greedy(self.config.inference):
             return super().say(speaker, state, events, looks=looks)

@@ -6,9 +6,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 
-def exact(features_BTF: Tensor) -> Tensor:
+def exact(values: Tensor) -> Tensor:
     """In double precision, so that sums do not depend on what came before; mps has none."""
-    return features_BTF if features_BTF.device.type == "mps" else features_BTF.double()
+    return values if values.device.type == "mps" else values.double()
 
 
 def running_total(exact_BTF: Tensor) -> Tensor:

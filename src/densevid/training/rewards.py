@@ -123,7 +123,7 @@ def reward_loss(model: MaskedTransformer, memory: Memory, batch: Batch, present_
     try:
         with torch.no_grad():
             sampled_PL = sample_words(model, decoder.begin(memory), len(present_P), reward.max_words)
-            best_PL = greedy(model, decoder.begin(memory), len(present_P), reward.max_words).words_PL
+            best_PL = greedy(model, decoder.begin(memory), len(present_P), reward.max_words).words_PKL[:, 0]
         document_P = reward.documents(batch)
         better_P = reward(sampled_PL, document_P) - reward(best_PL, document_P)
         log_chance_PL = log_chances(model, decoder.begin(memory), sampled_PL)
