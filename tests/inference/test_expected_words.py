@@ -99,8 +99,8 @@ def test_with_all_the_weight_the_sentence_is_the_worthiest_of_the_beam(loaded: L
 
 
 def test_it_says_the_same_whatever_shares_its_batch(loaded: LoadedModel) -> None:
-    captioner = with_weight(loaded, 3.0)
-    tracks = [random_track(steps) for steps in (12, 20, 17)]
+    captioner = with_weight(loaded, 1e6)  # a mask that reaches beyond the end of a video would be heard
+    tracks = [random_track(steps) for steps in (6, 40, 13, 25, 9)]
     together = [[event.sentence for event in events] for events in captioner.caption_many(tracks)]
     assert together == [[event.sentence for event in captioner.caption(track)] for track in tracks]
     assert together != [[event.sentence for event in with_weight(loaded, 0.0).caption(track)] for track in tracks]

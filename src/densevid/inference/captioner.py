@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import cache
 from itertools import chain
 from pathlib import Path
 from typing import Literal
@@ -185,17 +186,17 @@ class Captioner:
                 selection = selection if choose is None else choose(selection)
                 rows = selection.kept_BK.nonzero(as_tuple=True)
                 events = (selection.anchor_BK[rows], selection.score_BK[rows], selection.reported_BK2[rows])
-            beams = self.one_video(found, events[0]) or self._said(found, rows[0], events[0], watch)
-            said = self._chosen(beams, uploaded, rows[0], lambda: event_masks(self.model, found, rows[0], events[0]))
+            masks = cache(lambda: self._masks(found, rows[0], events[0]))
+            beams = self.one_video(found, events[0]) or self.speaker(found.video, masks(), rows[0], watch)
+            said = self._chosen(beams, uploaded, rows[0], masks)
         columns = (rows[0], *events, said.words_PL, said.log_probability_P)
         with self.stages("download"):
             return _Spoken([read.clock for read in reads], *_downloaded(columns))
 
-    def _said(self, found: Found, video_P: Tensor, anchor_P: Tensor, watch: Watch) -> Beams:
-        """Of any number of videos."""
+    def _masks(self, found: Found, video_P: Tensor, anchor_P: Tensor) -> Tensor:
+        """Of events, nothing after the end of their videos."""
         with self.stages("mask"):
-            mask_PT = event_masks(self.model, found, video_P, anchor_P)
-        return self.speaker(found.video, mask_PT, video_P, watch)
+            return event_masks(self.model, found, video_P, anchor_P) * found.video.memory.valid_BT[video_P]
 
     def _chosen(self, beams: Beams, uploaded: Uploaded, video_P: Tensor, masks: Callable[[], Tensor]) -> Sentences:
         """The sentence of each event; its mask is asked for only where features have a say."""
