@@ -166,6 +166,9 @@ def test_the_data_holds_training_clips_and_quiet_ones_and_no_others(made: Path) 
 
 def test_a_packed_model_is_half_precise_calibrated_and_has_a_card(made: Path) -> None:
     loaded = load_model(made / "model")
+    trained = load_model(made / "runs" / LAST / "model").expected_words
+    assert loaded.expected_words is not None and trained is not None, "fitted when training ends, and packed"
+    assert torch.equal(loaded.expected_words.words_RV, trained.words_RV)
     assert loaded.calibration is not None and loaded.calibration["fitted"]["videos"] >= 3 + 6
     sizes = [
         (folder / "weights.safetensors").stat().st_size for folder in (made / "model", made / "runs" / LAST / "model")
@@ -200,10 +203,11 @@ def test_val_is_scored_once_and_a_card_needs_the_scores_of_its_own_weights(made:
         step("score", **given, on="val", timelines=made / "val")
     for name in ("dev", "val"):
         content = json.loads((made / "scores" / f"{name}.json").read_text())
-        (tmp_path / f"{name}.json").write_text(json.dumps({**content, "weights": "sha256:another"}))
-    for scores, twin in ((tmp_path, made / "twin"), (made / "scores", made / "model")):
-        with pytest.raises(InputError, match="other weights"):
-            step("card", model=made / "model", twin=twin, scores=scores)
+        inputs = {**content["provenance"]["inputs"], "expected_words.safetensors": "sha256:another"}
+        (tmp_path / f"{name}.json").write_text(json.dumps({**content, "provenance": {"inputs": inputs}}))
+    for scores, twin, file in ((tmp_path, "twin", "expected_words"), (made / "scores", "model", "weights")):
+        with pytest.raises(InputError, match=f"measured with another {file}.safetensors"):
+            step("card", model=made / "model", twin=made / twin, scores=scores)
 
 
 def test_confidence_is_taken_over_from_a_twin_alone(made: Path, tmp_path: Path) -> None:

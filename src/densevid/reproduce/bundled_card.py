@@ -12,7 +12,7 @@ from typing import Any
 
 from densevid.artifacts import fingerprint, provenance, read_json, write_json, write_text
 from densevid.captioning.installed_models import CARD, SCORES
-from densevid.checkpoint import WEIGHTS, LoadedModel, load_model
+from densevid.checkpoint import WEIGHTS, LoadedModel, load_model, model_files
 from densevid.errors import InputError
 
 BASELINES = ("change points", "prior grid", "model, shuffled features")  # that timelines are compared with
@@ -42,17 +42,19 @@ were drawn by a program and are among the background, and some training videos h
 
 The preset `bundled` of densevid {version}; `python -m densevid.reproduce.bundled_model --help` has every step from
 clips to this page. Its training has five sittings (`reproduce/bundled_training.py`): the words, from clips as they are
-and a little from events in timelines; the same again in six copies, each in an order of its own, whose mean goes on;
-where events are, moved by the words' loss too, while encoder and captioner stay; that again in four copies; and shortly
-the same with many more videos in which nothing happens:
+and a little from events in timelines; the same again in copies, each in an order of its own, whose mean goes on; where
+events are, moved by the words' loss too, while encoder and captioner stay; that again in copies; and shortly the same
+with many more videos in which nothing happens. At last a ridge regression from the mean features of these clips to
+their words (`inference/expected_words.py`), which has a say in which sentence of a beam of {beam} is said and where
+events are:
 
     python -m densevid.reproduce.bundled_model train --data DATA --workers 8 --out RUNS
 
 Choices were made on fifths of the training clips, held out in turn, and on `train-dev`, a tenth of them, always with
 sources of their own; then it learnt from all of them. The confidence is that of a twin of the same training that had
 not seen `train-dev`, and the scores of `train-dev` below are the twin's. No score of `val` decided anything about this
-model; it was scored twice, as its confidence was fitted anew when a first one told nothing of most of the whole videos
-below. `docs/bundled.md` lists every look at `val`, with the models before it, too.
+model: its weights had been scored there twice before they had expected words, and once as they are now.
+`docs/bundled.md` lists every look at `val`, with the models before it, too.
 """
 
 LIMITS = """\
@@ -74,10 +76,10 @@ def write_card(model: Path, scores: Path, twin: Path | None = None) -> list[Path
     """Write both files into the model folder; a model that learnt from `train-dev` too has its twin scored there."""
     measured = {name: read_json(scores / f"{name}.json") for name in ("dev", "val")}
     for name, scored in (("dev", twin or model), ("val", model)):
-        if measured[name].get("weights") != fingerprint(scored / WEIGHTS):
-            raise InputError(
-                f"{scores / name}.json: measured with other weights than {scored / WEIGHTS}; score it anew"
-            )
+        known = measured[name].get("provenance", {}).get("inputs", {})
+        for file in model_files(scored):
+            if known.get(file.name) != fingerprint(file):
+                raise InputError(f"{scores / name}.json: measured with another {file.name} than {file}; score it anew")
     block = provenance(inputs=[model / WEIGHTS, *(scores / f"{name}.json" for name in measured)], command="card")
     write_text(model / CARD, card_text(load_model(model), model, measured["dev"], measured["val"]))
     write_json(model / SCORES, {**plain_scores(measured["val"]), "provenance": block})
@@ -115,6 +117,7 @@ def _introduction(loaded: LoadedModel, folder: Path, val: Mapping[str, Any]) -> 
         parameters=sum(weight.numel() for weight in loaded.model.state_dict().values()) / 1e6,
         megabytes=(folder / WEIGHTS).stat().st_size / 1e6,
         words=len(loaded.vocabulary),
+        beam=loaded.config.inference.beam,
         clips=val["training clips"],
         hours=val["training hours"],
         version=val["provenance"]["densevid"],

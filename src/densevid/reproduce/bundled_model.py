@@ -35,9 +35,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from densevid.artifacts import fingerprint, provenance, require_writable, write_json
+from densevid.artifacts import provenance, require_writable, write_json
 from densevid.captioning.installed_models import CARD, SCORES
-from densevid.checkpoint import WEIGHTS, LoadedModel, load_model, model_files, save_model
+from densevid.checkpoint import LoadedModel, load_model, model_files, save_model
 from densevid.data.annotations import read_annotations
 from densevid.data.clip_collection import FOLDS, ClipCollection
 from densevid.data.feature_layouts import open_features
@@ -153,7 +153,7 @@ def score(args: argparse.Namespace) -> None:
     require_writable(target)
     collection = ClipCollection.read(args.clips, features=args.features)
     subject, learnt = Subject.of(args.model, args.device), Learnt.from_clips(collection, fitted)
-    content: dict[str, Any] = {"split": split, "weights": fingerprint(args.model / WEIGHTS)}
+    content: dict[str, Any] = {"split": split}
     content["training clips"], content["clip count"] = (len(collection.split(name)) for name in (fitted, split))
     content["training hours"] = round(sum(clip.seconds for clip in collection.split(fitted)) / 3600, 2)
     content["clips"] = clip_scores(subject, learnt, collection, split)
