@@ -10,7 +10,7 @@ import torch
 from densevid.checkpoint import LoadedModel
 from densevid.config import Config
 from densevid.data.vocabulary import SPECIAL_TOKENS, Vocabulary
-from densevid.inference.expected_words import ExpectedWords
+from densevid.model.expected_words import ExpectedWords
 from densevid.model.masked_transformer import MaskedTransformer
 from densevid.tracks import Clock, FeatureTrack
 

@@ -28,7 +28,7 @@ from densevid.artifacts import atomic_path, require_writable, toml_text
 from densevid.config import Config
 from densevid.data.vocabulary import Vocabulary
 from densevid.errors import InputError
-from densevid.inference.expected_words import ExpectedWords
+from densevid.model.expected_words import ExpectedWords
 from densevid.model.masked_transformer import MaskedTransformer
 from densevid.tracks import FeatureRecipe
 

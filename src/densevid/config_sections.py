@@ -203,7 +203,7 @@ class InferenceConfig:
     and `no_repeat` the number of words in a row that no sentence says twice (0: no such rule). With `agreement` the
     sentence of the beam that is most like all of them is said, each counted by this power of its probability, and
     `length_penalty` has no part in it (0: the likeliest is said). Where a model has words that it expects of features
-    (`inference/expected_words.py`), they count `expected_weight` times in that choice.
+    (`model/expected_words.py`), they count `expected_weight` times in that choice.
 
     Steps whose event mask is at most `mask_floor` count as zeros and are not encoded: 0 leaves every number as it is.
     With `border_reach` each border of a proposal moves to the strongest change of the features within about this share

@@ -18,7 +18,7 @@ from densevid.config import InferenceConfig
 from densevid.data.vocabulary import EOS, INIT, PAD
 from densevid.inference.borders import at_changes
 from densevid.inference.captioner import float32_products
-from densevid.inference.expected_words import compared_by
+from densevid.inference.compared import compared_by
 from densevid.model.anchors import anchor_intervals
 from densevid.model.masked_transformer import EncodedVideo, MaskedTransformer
 from densevid.model.proposal_decoder import Proposals

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from densevid.config import InferenceConfig
-from densevid.inference.running_totals import exact, rows_at, running_total
+from densevid.inference.running_totals import rows_at, running_total
+from densevid.model.exact import exact
 from densevid.model.proposal_decoder import Proposals
 
 WINDOW = 4  # steps on each side of a change whose means are compared

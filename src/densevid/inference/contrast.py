@@ -20,8 +20,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from densevid.inference.running_totals import exact, rows_at, running_total
+from densevid.inference.running_totals import rows_at, running_total
 from densevid.inference.selection import Selection
+from densevid.model.exact import exact
 
 LENGTH_POWER = 0.25
 

@@ -15,14 +15,15 @@ from torch import Tensor
 from densevid.inference.anchor_numbers import AnchorNumbers, Counting
 from densevid.inference.borders import at_changes
 from densevid.inference.captured import Graphs
+from densevid.inference.compared import compared_by
 from densevid.inference.contrast import weighed
-from densevid.inference.expected_words import ExpectedWords, compared_by
 from densevid.inference.folded_heads import FoldedHeads, proposer
 from densevid.inference.fused import has_triton
 from densevid.inference.rules import PaperRules
 from densevid.inference.selection import WHOLE_VIDEO, Glance, Lengths, Selection
 from densevid.inference.stages import Stages
 from densevid.inference.uploads import Uploaded
+from densevid.model.expected_words import ExpectedWords
 from densevid.model.masked_transformer import EncodedVideo, MaskedTransformer
 from densevid.model.proposal_decoder import Proposals
 from densevid.model.recurrent import BiLSTMEncoder

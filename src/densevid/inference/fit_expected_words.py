@@ -18,7 +18,7 @@ from densevid.data.feature_source import FeatureSource
 from densevid.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from densevid.errors import InputError
 from densevid.events import Event
-from densevid.inference.expected_words import ExpectedWords
+from densevid.model.expected_words import ExpectedWords
 from densevid.tracks import FeatureTrack
 
 RANK = 64

@@ -12,7 +12,7 @@ from torch import Tensor
 from densevid.checkpoint import LoadedModel
 from densevid.errors import InputError
 from densevid.inference.borders import at_changes
-from densevid.inference.expected_words import compared_by
+from densevid.inference.compared import compared_by
 from densevid.inference.rules import rules_of
 from densevid.inference.selection import SHORTEST, WHOLE_VIDEO, Lengths
 from densevid.inference.shown_proposals import GIVEN, Candidates, Sought

@@ -6,11 +6,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 
-def exact(values: Tensor) -> Tensor:
-    """In double precision, so that sums do not depend on what came before; mps has none."""
-    return values if values.device.type == "mps" else values.double()
-
-
 def running_total(exact_BTF: Tensor) -> Tensor:
     """Row t is the sum of all steps before t, B x (T + 1) x F."""
     return F.pad(exact_BTF.cumsum(dim=1), (0, 0, 1, 0))

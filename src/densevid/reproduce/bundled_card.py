@@ -45,7 +45,7 @@ clips to this page. Its training has five sittings (`reproduce/bundled_training.
 and a little from events in timelines; the same again in copies, each in an order of its own, whose mean goes on; where
 events are, moved by the words' loss too, while encoder and captioner stay; that again in copies; and shortly the same
 with many more videos in which nothing happens. At last a ridge regression from the mean features of these clips to
-their words (`inference/expected_words.py`), which has a say in which sentence of a beam of {beam} is said and where
+their words (`model/expected_words.py`), which has a say in which sentence of a beam of {beam} is said and where
 events are:
 
     python -m densevid.reproduce.bundled_model train --data DATA --workers 8 --out RUNS

@@ -1,12 +1,10 @@
-"""Expected words: what a sentence is worth by hand, and what a captioner says of events when features have a say."""
+"""Expected words: what is expected under a mask, and what a sentence is worth, by hand; files that do not fit."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -15,9 +13,8 @@ from safetensors.torch import save_file
 
 from densevid.checkpoint import EXPECTED_WORDS, LoadedModel, load_model, save_model
 from densevid.errors import InputError
-from densevid.inference.captioner import Captioner
-from densevid.inference.expected_words import ExpectedWords, compared_by
-from random_models import random_expected_words, random_model, random_track
+from densevid.model.expected_words import ExpectedWords
+from random_models import random_expected_words, random_model
 
 FEATURES, WORDS = 6, 12
 
@@ -54,56 +51,10 @@ def test_the_worth_of_sentences_is_that_of_their_distinct_words(sentences: list[
         assert found == pytest.approx(gain / size if words else 0.0, abs=1e-4)
 
 
-def test_steps_are_compared_by_what_words_depend_on() -> None:
-    loaded, expected = random_model({}, {}), made()
-    features = torch.randn(2, 5, FEATURES)
-    as_they_are = replace(loaded.config.inference, compare="features")
-    assert compared_by(expected, as_they_are)(features) is features
-    assert compared_by(None, loaded.config.inference)(features) is features
-    meant = compared_by(expected, loaded.config.inference)(features)
-    torch.testing.assert_close(meant.float(), (features - expected.usual_F) @ expected.directions_FR)
-    alone = compared_by(expected, loaded.config.inference)(features[1:, :4])
-    torch.testing.assert_close(alone, meant[1:, :4], rtol=1e-12, atol=1e-12)
-
-
 @pytest.fixture
 def loaded() -> LoadedModel:
     few = {"max_words": 5, "min_proposals": 4, "max_proposals": 4}
     return random_model({}, {"beam": 6, "agreement": 0.8, "expected_weight": 3.0} | few)
-
-
-def with_weight(loaded: LoadedModel, weight: float) -> Captioner:
-    settings = replace(loaded.config.inference, expected_weight=weight)
-    return Captioner(replace(loaded, config=replace(loaded.config, inference=settings)))
-
-
-def test_with_all_the_weight_the_sentence_is_the_worthiest_of_the_beam(loaded: LoadedModel) -> None:
-    captioner, track = with_weight(loaded, 1e6), random_track(20, seed=3)
-    plain = with_weight(loaded, 0.0)
-    steps = torch.tensor([[0.0, 8], [6, 20], [2, 5], [10, 14], [0, 20], [15, 20]])
-    spans = [(start / 2, end / 2) for start, end in steps.tolist()]
-    told = [event.sentence for event in captioner.caption_segments(track, spans)]
-    assert told != [event.sentence for event in plain.caption_segments(track, spans)]
-
-    expected = loaded.expected_words
-    assert expected is not None
-    features = torch.from_numpy(np.asarray(track.values))[None]
-    with torch.inference_mode():
-        video = plain.model.encode(features, torch.ones(1, 20, dtype=torch.bool))
-        mask = plain.model.segment_mask(steps, 20, torch.full((len(steps),), 20.0))
-        rows = torch.zeros(len(steps), dtype=torch.long)
-        beams = plain.speaker(video, mask, rows)
-        worth = expected.worth_of(beams.words_PKL, features, mask, rows)
-        best = beams.words_PKL[torch.arange(len(steps)), worth.argmax(dim=1)]
-    assert told == plain.texts(best)
-
-
-def test_it_says_the_same_whatever_shares_its_batch(loaded: LoadedModel) -> None:
-    captioner = with_weight(loaded, 1e6)  # a mask that reaches beyond the end of a video would be heard
-    tracks = [random_track(steps) for steps in (6, 40, 13, 25, 9)]
-    together = [[event.sentence for event in events] for events in captioner.caption_many(tracks)]
-    assert together == [[event.sentence for event in captioner.caption(track)] for track in tracks]
-    assert together != [[event.sentence for event in with_weight(loaded, 0.0).caption(track)] for track in tracks]
 
 
 def test_it_travels_with_the_model(loaded: LoadedModel, tmp_path: Path) -> None:

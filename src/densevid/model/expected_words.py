@@ -1,6 +1,6 @@
 """Which words features make more likely than usual: a second opinion on what a beam would say and where events are.
 
-Beyond the paper. A linear fit (`fit_expected_words.py`) that has seen the same clips knows far less than the network,
+Beyond the paper. A linear fit (`inference/fit_expected_words.py`) to the same clips knows far less than the network,
 but it errs in other ways, and it has no language that could run away with it. With d_w how much more often than usual
 the word w is expected in a sentence about an event, and r_w = log(events / events that w was said of) how rare it is,
 
@@ -9,14 +9,13 @@ the word w is expected in a sentence about an event, and r_w = log(events / even
 the cosine of CIDEr over single words but for a factor that all sentences of an event share. `inference.expected_weight`
 times this is added to what a sentence of a beam is worth.
 
-The fit has few directions: what of the features words depend on. Borders and contrast (`borders.py`, `contrast.py`)
+The fit has few directions: what of the features words depend on. Borders and contrast (`inference/compared.py`)
 compare steps there and not in all features, of which much changes without anybody calling it another event
 (`inference.compare`). A model that has `expected_words.safetensors` does both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -26,9 +25,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from densevid.artifacts import atomic_path
-from densevid.config import InferenceConfig
 from densevid.errors import InputError
-from densevid.inference.running_totals import exact
+from densevid.model.exact import exact
 
 EVENTS_AT_ONCE = 64  # their steps, P x T x R, are in memory together
 
@@ -107,10 +105,3 @@ class ExpectedWords:
         if tensors.keys() != set(names):
             raise InputError(f"{path}: not expected words: it holds {sorted(tensors)}, not {names}")
         return cls(*(tensors[name].float() for name in names))
-
-
-def compared_by(expected: ExpectedWords | None, settings: InferenceConfig) -> Callable[[Tensor], Tensor]:
-    """What turns features into that by which steps are compared: what words depend on, or the features themselves."""
-    return (
-        expected.meanings if expected is not None and settings.compare == "words" else lambda features_BTF: features_BTF
-    )

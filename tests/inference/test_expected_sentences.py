@@ -1,0 +1,53 @@
+"""What a captioner says of events when expected words have a say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from densevid.checkpoint import LoadedModel
+from densevid.inference.captioner import Captioner
+from random_models import random_model, random_track
+
+
+@pytest.fixture
+def loaded() -> LoadedModel:
+    few = {"max_words": 5, "min_proposals": 4, "max_proposals": 4}
+    return random_model({}, {"beam": 6, "agreement": 0.8, "expected_weight": 3.0} | few)
+
+
+def with_weight(loaded: LoadedModel, weight: float) -> Captioner:
+    settings = replace(loaded.config.inference, expected_weight=weight)
+    return Captioner(replace(loaded, config=replace(loaded.config, inference=settings)))
+
+
+def test_with_all_the_weight_the_sentence_is_the_worthiest_of_the_beam(loaded: LoadedModel) -> None:
+    captioner, track = with_weight(loaded, 1e6), random_track(20, seed=3)
+    plain = with_weight(loaded, 0.0)
+    steps = torch.tensor([[0.0, 8], [6, 20], [2, 5], [10, 14], [0, 20], [15, 20]])
+    spans = [(start / 2, end / 2) for start, end in steps.tolist()]
+    told = [event.sentence for event in captioner.caption_segments(track, spans)]
+    assert told != [event.sentence for event in plain.caption_segments(track, spans)]
+
+    expected = loaded.expected_words
+    assert expected is not None
+    features = torch.from_numpy(np.asarray(track.values))[None]
+    with torch.inference_mode():
+        video = plain.model.encode(features, torch.ones(1, 20, dtype=torch.bool))
+        mask = plain.model.segment_mask(steps, 20, torch.full((len(steps),), 20.0))
+        rows = torch.zeros(len(steps), dtype=torch.long)
+        beams = plain.speaker(video, mask, rows)
+        worth = expected.worth_of(beams.words_PKL, features, mask, rows)
+        best = beams.words_PKL[torch.arange(len(steps)), worth.argmax(dim=1)]
+    assert told == plain.texts(best)
+
+
+def test_it_says_the_same_whatever_shares_its_batch(loaded: LoadedModel) -> None:
+    captioner = with_weight(loaded, 1e6)  # a mask that reaches beyond the end of a video would be heard
+    tracks = [random_track(steps) for steps in (6, 40, 13, 25, 9)]
+    together = [[event.sentence for event in events] for events in captioner.caption_many(tracks)]
+    assert together == [[event.sentence for event in captioner.caption(track)] for track in tracks]
+    assert together != [[event.sentence for event in with_weight(loaded, 0.0).caption(track)] for track in tracks]
