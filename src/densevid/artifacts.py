@@ -54,6 +54,18 @@ def require_writable(path: Path | str) -> None:
         raise InputError(f"cannot write {path}: no permission to write in {there}")
 
 
+@contextmanager
+def tensor_path(path: Path | str) -> Iterator[Path]:
+    """`atomic_path` for safetensors, which does not tell a full disk, for one, as an OSError."""
+    from safetensors import SafetensorError
+
+    try:
+        with atomic_path(path) as temporary:
+            yield temporary
+    except SafetensorError as error:
+        raise InputError(f"cannot write {path}: {error}") from error
+
+
 def write_text(path: Path | str, text: str) -> None:
     """Write a text file atomically."""
     with atomic_path(path) as temporary:

@@ -24,7 +24,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from densevid.artifacts import atomic_path, require_writable, toml_text
+from densevid.artifacts import require_writable, tensor_path, toml_text
 from densevid.config import Config
 from densevid.data.vocabulary import Vocabulary
 from densevid.errors import InputError
@@ -108,11 +108,8 @@ def _write_files(
 ) -> None:
     weights = {name: _stored(name, tensor, precision) for name, tensor in loaded.model.state_dict().items()}
     about = {"format": FORMAT, "provenance": provenance}  # under one key: safetensors keeps no order, so no same bytes
-    try:
-        with atomic_path(folder / WEIGHTS) as temporary:  # safetensors makes a file that nobody else may read
-            save_file(weights, temporary, metadata={"densevid": json.dumps(about)})
-    except SafetensorError as error:  # a full disk, for one, which it does not tell as an OSError
-        raise InputError(f"cannot write {folder / WEIGHTS}: {error}") from error
+    with tensor_path(folder / WEIGHTS) as temporary:  # safetensors makes a file that nobody else may read
+        save_file(weights, temporary, metadata={"densevid": json.dumps(about)})
     settings = {"format": {"version": FORMAT}, **loaded.config.as_dict(), "provenance": provenance}
     (folder / CONFIG).write_text(toml_text(settings), encoding="utf-8")
     loaded.vocabulary.save(folder / VOCABULARY)
@@ -123,7 +120,7 @@ def _write_files(
     if loaded.reduction is not None:
         loaded.reduction.save(folder / REDUCTION)
     if loaded.expected_words is not None:
-        loaded.expected_words.save(folder / EXPECTED_WORDS)
+        loaded.expected_words.save(folder / EXPECTED_WORDS, half_precision=precision == torch.float16)
 
 
 def _stored(name: str, tensor: Tensor, precision: torch.dtype | None) -> Tensor:
@@ -136,8 +133,11 @@ def _stored(name: str, tensor: Tensor, precision: torch.dtype | None) -> Tensor:
     return narrow
 
 
-def load_model(folder: Path | str) -> LoadedModel:
-    """Read a model folder; what is missing or does not fit together is said in one line."""
+def load_model(folder: Path | str, *, expected_words: bool = True) -> LoadedModel:
+    """Read a model folder; what is missing or does not fit together is said in one line.
+
+    Whoever is about to fit expected words anew does not ask for those that are there.
+    """
     folder = Path(folder)
     if not folder.is_dir():
         raise InputError(f"{folder}: no such model folder")
@@ -155,7 +155,7 @@ def load_model(folder: Path | str) -> LoadedModel:
         raise InputError(f"{folder / WEIGHTS}: not a readable safetensors file ({error})") from error
     load_weights(model, weights, where=str(folder / WEIGHTS))
     reduction = _read_reduction(folder / REDUCTION, recipe)
-    expected = _read_expected_words(folder / EXPECTED_WORDS, config, vocabulary)
+    expected = _read_expected_words(folder / EXPECTED_WORDS, config, vocabulary) if expected_words else None
     return LoadedModel(model, config, vocabulary, recipe, calibration, reduction, expected)
 
 

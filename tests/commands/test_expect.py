@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,8 @@ from densevid.checkpoint import EXPECTED_WORDS, load_model, model_files
 from densevid.cli import main
 from densevid.data.annotations import read_annotations
 from densevid.data.feature_layouts import open_features
+from densevid.data.feature_store import FeatureStore
+from densevid.demo import RECIPE, WIDTHS
 from densevid.inference.fit_expected_words import fit_expected_words
 from tiny_run import train_here, write_tiny_data
 
@@ -33,13 +36,16 @@ def model(trained: Path, tmp_path: Path) -> Path:
 def test_a_model_learns_which_words_to_expect(trained: Path, model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = ["--annotations", str(trained / "train.json"), "--features", str(trained / "train")]
     assert main(["expect", "--model", str(model), *files]) == 0
-    assert f"{EXPECTED_WORDS}: " in capsys.readouterr().out
+    assert "events of 8 videos" in capsys.readouterr().out
     loaded = load_model(model)
     fitted = fit_expected_words(
         open_features(trained / "train"), read_annotations(trained / "train.json"), loaded.vocabulary
     )
     assert loaded.expected_words is not None and model / EXPECTED_WORDS in model_files(model)
-    torch.testing.assert_close(loaded.expected_words.rarity_V, fitted.rarity_V.half().float())
+    for name, part in fitted.parts.items():
+        torch.testing.assert_close(loaded.expected_words.parts[name], part)
+    about = loaded.expected_words.about
+    assert about["fitted"]["videos"] == 8 and "train.json" in about["provenance"]["inputs"]
     (model / "calibration.toml").write_text("")
     assert main(["expect", "--model", str(model), *files]) == 0
     assert "run `densevid calibrate` again" in capsys.readouterr().err
@@ -53,6 +59,32 @@ def test_a_model_learns_which_words_to_expect(trained: Path, model: Path, capsys
         assert main(["predict", *words]) == 0
         told[weight] = json.loads(out.read_text())["results"]
     assert told["0"] != told["50"]
+
+
+def test_a_file_that_is_no_good_is_replaced(trained: Path, model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """And of videos without features it is said that they are left out."""
+    (model / EXPECTED_WORDS).write_bytes(b"garbage")
+    content = json.loads((trained / "train.json").read_text())
+    more = {**content, "nobody": {"duration": 9, "timestamps": [[0, 5]], "sentences": ["x"]}}
+    (model.parent / "more.json").write_text(json.dumps(more))
+    files = ["--annotations", str(model.parent / "more.json"), "--features", str(trained / "train")]
+    assert main(["expect", "--model", str(model), *files]) == 0
+    told = capsys.readouterr()
+    assert "events of 8 videos" in told.out and "1 of 9 videos have no features and are left out" in told.err
+    assert load_model(model).expected_words is not None
+
+
+def test_features_of_any_size_can_be_fitted(trained: Path, model: Path, tmp_path: Path) -> None:
+    """What half precision could not hold."""
+    source = open_features(trained / "train")
+    store = FeatureStore.create(tmp_path / "large", WIDTHS, recipe=RECIPE, dtype="float32")
+    with store.writer(commit_every=64) as writer:
+        for video in source.videos():
+            track = source.track(video)
+            writer.add(video, replace(track, values=np.asarray(track.values, dtype=np.float32) * 1e5))
+    files = ["--annotations", str(trained / "train.json"), "--features", str(tmp_path / "large")]
+    assert main(["expect", "--model", str(model), *files]) == 0
+    assert load_model(model).expected_words is not None
 
 
 def test_clips_are_told_of_as_they_are(

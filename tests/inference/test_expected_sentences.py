@@ -10,6 +10,7 @@ import torch
 
 from densevid.checkpoint import LoadedModel
 from densevid.inference.captioner import Captioner
+from densevid.inference.explain import explain
 from random_models import random_model, random_track
 
 
@@ -40,7 +41,7 @@ def test_with_all_the_weight_the_sentence_is_the_worthiest_of_the_beam(loaded: L
         mask = plain.model.segment_mask(steps, 20, torch.full((len(steps),), 20.0))
         rows = torch.zeros(len(steps), dtype=torch.long)
         beams = plain.speaker(video, mask, rows)
-        worth = expected.worth_of(beams.words_PKL, features, mask, rows)
+        worth = expected.worth(expected.of(features, torch.tensor([20]), mask, rows), beams.words_PKL)
         best = beams.words_PKL[torch.arange(len(steps)), worth.argmax(dim=1)]
     assert told == plain.texts(best)
 
@@ -51,3 +52,15 @@ def test_it_says_the_same_whatever_shares_its_batch(loaded: LoadedModel) -> None
     together = [[event.sentence for event in events] for events in captioner.caption_many(tracks)]
     assert together == [[event.sentence for event in captioner.caption(track)] for track in tracks]
     assert together != [[event.sentence for event in with_weight(loaded, 0.0).caption(track)] for track in tracks]
+
+
+def test_what_is_explained_is_what_is_said(loaded: LoadedModel) -> None:
+    """Proposals that no timeline shows are told of anew, by the same rule."""
+    captioner, track = with_weight(loaded, 30.0), random_track(30, seed=5)
+    told = {(round(event.start, 3), round(event.end, 3)): event.sentence for event in captioner.caption(track)}
+    plain = {(round(e.start, 3), round(e.end, 3)): e.sentence for e in with_weight(loaded, 0.0).caption(track)}
+    shown = explain(replace(loaded, config=captioner.config), track).proposals
+    spans = [(round(shown_one.event.start, 3), round(shown_one.event.end, 3)) for shown_one in shown]
+    both = [(" ".join(one.words), told[span], plain[span]) for one, span in zip(shown, spans, strict=True)]
+    assert [words for words, _, _ in both] == [said for _, said, _ in both]
+    assert any(words != other for words, _, other in both)

@@ -134,7 +134,7 @@ def test_the_strength_of_the_ridge_is_that_of_generalised_cross_validation() -> 
 def test_what_is_seen_makes_its_word_expected(data: tuple[Made, Annotations], vocabulary: Vocabulary) -> None:
     expected = fit_expected_words(data[0], data[1], vocabulary)
     seen = torch.tensor([[8.0, 5, 0, 0, 0], [5.0, 8, 0, 0, 0]])[None]  # a cat that runs, a dog that sleeps
-    sure = expected.of(seen, torch.eye(2), torch.zeros(2, dtype=torch.long))[:, 4:8]
+    sure = expected.of(seen, torch.tensor([2]), torch.eye(2), torch.zeros(2, dtype=torch.long))[:, 4:8]
     assert (sure > 0).tolist() == [[False, True, True, False], [True, False, False, True]]
 
 
@@ -151,6 +151,15 @@ def test_what_cannot_be_fitted_is_said(data: tuple[Made, Annotations], vocabular
     source, told = data
     with pytest.raises(InputError, match="no video has both features and told events"):
         fit_expected_words(Made({}), told, vocabulary)
+    same = {video: np.ones_like(values) for video, values in source.arrays.items()}
+    for arrays in (same, {video: 0 * values for video, values in same.items()}):
+        with pytest.raises(InputError, match="the features of all 80 events are the same"):
+            fit_expected_words(Made(arrays), told, vocabulary)
+    everywhere = {video: [Event(0.0, 2.0, "a dog")] for video in source.arrays}
+    few = {video: events for video, events in told.events.items() if video == "v0"}
+    for events in (everywhere, few):
+        with pytest.raises(InputError, match="no word is said of 3 or more"):
+            fit_expected_words(source, Annotations(events, {}, []), vocabulary)
     source.arrays["v3"][2, 1] = np.nan
     with pytest.raises(InputError, match="v3: its features hold NaN"):
         fit_expected_words(source, told, vocabulary)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,15 +27,17 @@ def made() -> ExpectedWords:
 def test_what_is_expected_is_that_of_the_mean_under_the_mask() -> None:
     expected, features = made(), torch.randn(2, 5, FEATURES, generator=torch.Generator().manual_seed(1))
     mask = torch.tensor([[0.0, 1, 1, 0, 0], [0.2, 0.2, 0.2, 0.2, 0.2], [0, 0, 0, 0.5, 1]])
-    found = expected.of(features, mask, torch.tensor([1, 0, 0]))
+    found = expected.of(features, torch.tensor([5, 5]), mask, torch.tensor([1, 0, 0]))
     means = [features[1, 1:3].mean(0), features[0].mean(0), (0.5 * features[0, 3] + features[0, 4]) / 1.5]
     for row, mean in zip(found, means, strict=True):
         torch.testing.assert_close(row, (mean - expected.usual_F) @ expected.directions_FR @ expected.words_RV)
 
 
 def test_a_mask_of_nothing_expects_nothing() -> None:
-    """The release's masks may be negative, or all zero."""
-    found = made().of(torch.randn(1, 5, FEATURES), torch.tensor([[-1.0, -2, 0, 0, 0]]), torch.tensor([0]))
+    """The release's masks may be negative, zero, or reach beyond the end of a video."""
+    found = made().of(
+        torch.randn(1, 5, FEATURES), torch.tensor([3]), torch.tensor([[-1.0, -2, 0, 1, 0]]), torch.tensor([0])
+    )
     assert bool((found == 0).all())
 
 
@@ -61,23 +64,32 @@ def test_it_travels_with_the_model(loaded: LoadedModel, tmp_path: Path) -> None:
     save_model(tmp_path / "model", loaded, {})
     again = load_model(tmp_path / "model").expected_words
     assert again is not None and loaded.expected_words is not None
-    torch.testing.assert_close(again.words_RV, loaded.expected_words.words_RV.half().float())
+    assert torch.equal(again.words_RV, loaded.expected_words.words_RV)
+    save_model(tmp_path / "model", loaded, {}, half_precision=True)
+    rounded = load_model(tmp_path / "model").expected_words
+    assert rounded is not None and torch.equal(rounded.words_RV, loaded.expected_words.words_RV.half().float())
+    huge = replace(loaded.expected_words, usual_F=loaded.expected_words.usual_F + 1e5)
+    with pytest.raises(InputError, match="does not fit"):
+        save_model(tmp_path / "other", replace(loaded, expected_words=huge), {}, half_precision=True)
+    assert not (tmp_path / "other").exists()
     assert load_model(tmp_path / "model").expected_on(torch.device("cpu")) is not None
 
 
-@pytest.mark.parametrize("broken", ["garbage", "names", "shape", "nan"])
+@pytest.mark.parametrize("broken", ["garbage", "names", "format", "shape", "nan"])
 def test_a_file_that_does_not_fit_is_one_line(loaded: LoadedModel, tmp_path: Path, broken: str) -> None:
     save_model(tmp_path / "model", loaded, {})
     path = tmp_path / "model" / EXPECTED_WORDS
     assert loaded.expected_words is not None
-    parts = {name: value.clone() for name, value in vars(loaded.expected_words).items()}
+    parts = {name: part.clone() for name, part in loaded.expected_words.parts.items()}
     if broken == "garbage":
         path.write_bytes(b"no tensors")
     elif broken == "names":
         save_file({"other": torch.zeros(3)}, path)
+    elif broken == "format":
+        save_file(parts, path, metadata={"densevid": '{"format": 99}'})
     else:
         parts["rarity_V"] = parts["rarity_V"][:-1] if broken == "shape" else parts["rarity_V"] * math.nan
-        save_file(parts, path)
+        save_file(parts, path, metadata={"densevid": '{"format": 1}'})
     with pytest.raises(InputError, match=EXPECTED_WORDS) as error:
         load_model(tmp_path / "model")
     assert "\n" not in str(error.value)

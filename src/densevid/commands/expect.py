@@ -1,8 +1,8 @@
 """Fit which words a model should expect of features, on what it learnt from, and write it into the model folder.
 
 MODEL_DIR/expected_words.safetensors then has a say in which sentence of a beam is said (`inference.expected_weight`),
-and borders and contrast of events go by what changes in it (`inference.compare`). It takes seconds. Confidence that
-was fitted before is about other events then: `densevid calibrate` comes after this.
+and borders and contrast of events go by what changes in it (`inference.compare`). It takes seconds, or a minute with
+thousands of features. Confidence that was fitted before is about other events then: `densevid calibrate` comes after.
 
   densevid expect --model RUN/model --annotations train.json --features store
   densevid expect --model RUN/model --timelines CLIPS --split train-fit
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,13 +39,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Fit and write."""
-    from densevid.artifacts import require_writable
-    from densevid.checkpoint import CALIBRATION, EXPECTED_WORDS, load_model
+    from densevid.artifacts import provenance, require_writable
+    from densevid.checkpoint import CALIBRATION, EXPECTED_WORDS, WEIGHTS, load_model
     from densevid.data.feature_source import check_recipe
     from densevid.inference.fit_expected_words import fit_expected_words
 
     target = arguments.model / EXPECTED_WORDS
-    loaded = load_model(arguments.model)
+    loaded = load_model(arguments.model, expected_words=False)
     require_writable(target)
     source, told = _clips(arguments) if arguments.timelines else _videos(arguments, loaded)
     features = loaded.config.features
@@ -52,8 +53,13 @@ def run(arguments: argparse.Namespace) -> None:
     if warning:
         _report(f"warning: {warning}")
     expected = fit_expected_words(source, told, loaded.vocabulary)
-    expected.save(target)
-    print(f"{target}: {int((expected.rarity_V > 0).sum()):,} words, fitted on {told.summary()}")
+    files = [arguments.model / WEIGHTS, *(arguments.annotations or [arguments.timelines]), arguments.features]
+    block = provenance(inputs=[path for path in files if path is not None], command="expect", split=arguments.split)
+    replace(expected, about={**expected.about, "provenance": block}).save(target)
+    fitted = expected.about["fitted"]
+    print(f"{target}: {fitted['words']:,} words, fitted on {fitted['events']:,} events of {fitted['videos']:,} videos")
+    if missing := len(told.events) - fitted["videos"]:
+        _report(f"{missing:,} of {len(told.events):,} videos have no features and are left out")
     if (arguments.model / CALIBRATION).exists():
         _report(f"{arguments.model / CALIBRATION} is about events found before; run `densevid calibrate` again")
 

@@ -25,7 +25,8 @@ from densevid.errors import InputError
 from densevid.events import Event
 from densevid.inference.batches import Batches
 from densevid.inference.captioned_video import CaptionedVideo, ReadTrack, deal_out, require_numbers
-from densevid.inference.decoding import Beams, Sentences, chosen
+from densevid.inference.choice import Seen, chosen_by
+from densevid.inference.decoding import Beams, Sentences
 from densevid.inference.event_speaker import EventSpeaker, SpeakerLimits
 from densevid.inference.finder import Finder, Found, event_masks
 from densevid.inference.one_video import OneVideo
@@ -194,17 +195,13 @@ class Captioner:
             return _Spoken([read.clock for read in reads], *_downloaded(columns))
 
     def _masks(self, found: Found, video_P: Tensor, anchor_P: Tensor) -> Tensor:
-        """Of events, nothing after the end of their videos."""
         with self.stages("mask"):
-            return event_masks(self.model, found, video_P, anchor_P) * found.video.memory.valid_BT[video_P]
+            return event_masks(self.model, found, video_P, anchor_P)
 
     def _chosen(self, beams: Beams, uploaded: Uploaded, video_P: Tensor, masks: Callable[[], Tensor]) -> Sentences:
-        """The sentence of each event; its mask is asked for only where features have a say."""
         with self.stages("words"):
-            settings, worth_PK = self.config.inference, None
-            if self.expected is not None and settings.expected_weight and settings.beam > 1 and len(video_P):
-                worth_PK = self.expected.worth_of(beams.words_PKL, uploaded.features_BTF, masks(), video_P)
-            return chosen(beams, settings, worth_PK)
+            seen = lambda: Seen(uploaded.features_BTF, uploaded.lengths.steps_B, masks(), video_P)  # noqa: E731
+            return chosen_by(self.expected, beams, self.config.inference, seen)
 
     def _dealt(self, spoken: _Spoken) -> list[CaptionedVideo]:
         """Each video its own, with sentences."""

@@ -89,7 +89,7 @@ def beams(speaker: Speaker, state: State, events: int, config: InferenceConfig, 
 
 
 def sentences(speaker: Speaker, state: State, events: int, config: InferenceConfig) -> Sentences:
-    """What is said of each event, by nothing but the network."""
+    """What is said of each event by the network alone, as while it learns."""
     return chosen(beams(speaker, state, events, config), config)
 
 

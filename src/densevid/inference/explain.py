@@ -19,7 +19,8 @@ from torch import Tensor, nn
 from densevid.checkpoint import LoadedModel
 from densevid.data.vocabulary import EOS, INIT
 from densevid.events import Event
-from densevid.inference.decoding import beams, chosen
+from densevid.inference.choice import Seen, chosen_by
+from densevid.inference.decoding import beams
 from densevid.inference.read_window import MaskedEvent, ReadWindow, windows_read
 from densevid.inference.shown_proposals import GIVEN, Candidates, Sought, sure_and_unsure
 from densevid.inference.windows import Windows
@@ -122,10 +123,9 @@ def _words_and_attention(
     row_P = torch.zeros(len(mask_PT), dtype=torch.long, device=mask_PT.device)
     video, inference = window.video.select(row_P), loaded.config.inference
     found = beams(model, model.begin_caption(video, mask_PT), len(mask_PT), inference)
-    expected, worth_PK = loaded.expected_on(mask_PT.device), None
-    if expected is not None:
-        worth_PK = expected.worth_of(found.words_PKL, window.features_1TF, mask_PT, row_P)
-    told = chosen(found, inference, worth_PK)
+    own_1 = torch.tensor([len(window.part)], device=mask_PT.device)
+    events = Seen(window.features_1TF, own_1, mask_PT, row_P)
+    told = chosen_by(loaded.expected_on(mask_PT.device), found, inference, lambda: events)
     said = [_said(loaded, words, found) for words, found in zip(told.words_PL.tolist(), sought, strict=True)]
     longest = 1 + max(map(len, said))
     words_PW = torch.tensor([words + [EOS] * (longest - len(words)) for words in said], device=mask_PT.device)

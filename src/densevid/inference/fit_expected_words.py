@@ -8,6 +8,7 @@ Heath and Wahba, 1979), and its `RANK` strongest directions are kept. Only sums 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -35,9 +36,11 @@ def fit_expected_words(source: FeatureSource, told: Annotations, vocabulary: Voc
     for x_NF, y_NV in _in_batches(source, told, vocabulary, videos):
         sums = sums or _Sums(x_NF.shape[1], y_NV.shape[1])
         sums.add(x_NF, y_NV)
-    if sums is None or sums.count < 2:
+    if sums is None:
         raise InputError("no video has both features and told events; are the ids written the same way?")
-    return sums.fitted()
+    expected = sums.fitted()
+    words = int((expected.rarity_V > 0).sum())
+    return replace(expected, about={"fitted": {"videos": len(videos), "events": sums.count, "words": words}})
 
 
 class _Sums:
@@ -65,20 +68,26 @@ class _Sums:
         count, usual_F, usual_V = self.count, self.x_F / self.count, self.y_V / self.count
         known_V = self.said_V >= LEAST_EVENTS
         rarity_V = torch.where(known_V, (count / self.said_V.clamp(min=1)).log(), 0)
+        if not bool((rarity_V > 0).any()):
+            few = f"no word is said of {LEAST_EVENTS} or more of the {count:,} events, and not of all"
+            raise InputError(f"{few}: nothing can be expected")
         xx_FF = self.xx_FF - count * usual_F[:, None] * usual_F
         xy_FV = (self.xy_FV - count * usual_F[:, None] * usual_V) * rarity_V
         yy = float(((self.yy_V - count * usual_V.square()) * rarity_V.square()).sum())
 
         square_F, basis_FF = torch.linalg.eigh(xx_FF)
+        if not square_F[-1] > 1e-9 * float(self.xx_FF.trace()):
+            raise InputError(f"the features of all {count:,} events are the same: nothing can be learnt from them")
         square_F = square_F.clamp(min=0)
         along_FV = basis_FF.T @ xy_FV
         ridge = _best_ridge(square_F, along_FV.square().sum(dim=1), yy, count)
         weight_FV = basis_FF @ (along_FV / (square_F + ridge)[:, None])
 
-        left_FR, strength_R, right_RV = torch.linalg.svd(weight_FV, full_matrices=False)
-        scale_R = strength_R[:RANK].sqrt()
-        parts = (usual_F, left_FR[:, :RANK] * scale_R, scale_R[:, None] * right_RV[:RANK], rarity_V)
-        return ExpectedWords(*(part.float() for part in parts))
+        left_FR = torch.linalg.eigh(weight_FV @ weight_FV.T).eigenvectors.flip(1)[:, :RANK]
+        right_RV = left_FR.T @ weight_FV
+        scale_R = right_RV.norm(dim=1).sqrt()
+        words_RV = right_RV / scale_R.clamp(min=1e-30)[:, None]
+        return ExpectedWords(usual_F.float(), (left_FR * scale_R).float(), words_RV.float(), rarity_V.float())
 
 
 def _best_ridge(square_F: Tensor, along_F: Tensor, yy: float, count: int) -> float:

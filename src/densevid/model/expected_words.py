@@ -16,53 +16,65 @@ compare steps there and not in all features, of which much changes without anybo
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import Tensor
 
-from densevid.artifacts import atomic_path
+from densevid.artifacts import tensor_path
 from densevid.errors import InputError
 from densevid.model.exact import exact
 
+FORMAT = 1
 EVENTS_AT_ONCE = 64  # their steps, P x T x R, are in memory together
+PARTS = ("usual_F", "directions_FR", "words_RV", "rarity_V")
 
 
 @dataclass(frozen=True, eq=False)
 class ExpectedWords:
-    """The usual features, R directions in which they differ, and what each says of every word: r_w d_w, and r_w."""
+    """The usual features, R directions in which they differ, and what each says of every word: r_w d_w, and r_w.
+
+    `about` is where they come from: what they were fitted on, and the provenance of their file.
+    """
 
     usual_F: Tensor
     directions_FR: Tensor
     words_RV: Tensor
     rarity_V: Tensor
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def parts(self) -> dict[str, Tensor]:
+        """Every tensor by its name."""
+        return {name: getattr(self, name) for name in PARTS}
 
     def to(self, device: torch.device) -> ExpectedWords:
         """The same on a device, in single precision."""
-        return ExpectedWords(*(getattr(self, field.name).to(device, torch.float32) for field in fields(self)))
+        usual_F, directions_FR, words_RV, rarity_V = (part.to(device, torch.float32) for part in self.parts.values())
+        return ExpectedWords(usual_F, directions_FR, words_RV, rarity_V, self.about)
 
     def meanings(self, features_BTF: Tensor) -> Tensor:
         """Every step as far as words depend on it, B x T x R; exact, so that it does not depend on its batch."""
         directions_FR = exact(self.directions_FR)
         return exact(features_BTF) @ directions_FR - exact(self.usual_F) @ directions_FR
 
-    def of(self, features_BTF: Tensor, mask_PT: Tensor, video_P: Tensor) -> Tensor:
-        """r_w d_w for events, given by their masks and the rows of their videos: P x V."""
+    def of(self, features_BTF: Tensor, steps_B: Tensor, mask_PT: Tensor, video_P: Tensor) -> Tensor:
+        """r_w d_w for events, P x V, given by their masks and the rows of their videos, which have `steps_B` steps."""
         steps_BTR = self.meanings(features_BTF).to(self.words_RV.dtype)
-        share_PT = mask_PT.to(steps_BTR.dtype).clamp(min=0)  # a mask of the release may be below
+        own_BT = torch.arange(mask_PT.shape[1], device=mask_PT.device) < steps_B[:, None]
+        share_PT = (mask_PT.to(steps_BTR.dtype) * own_BT[video_P]).clamp(min=0)  # a mask of the release may be below
         share_PT = share_PT / share_PT.sum(dim=1, keepdim=True).clamp(min=1e-9)
         parts = [
             torch.einsum("pt,ptr->pr", some_PT, steps_BTR[row_P])
             for some_PT, row_P in zip(share_PT.split(EVENTS_AT_ONCE), video_P.split(EVENTS_AT_ONCE), strict=True)
         ]
         return torch.cat(parts) @ self.words_RV
-
-    def worth_of(self, words_PKL: Tensor, features_BTF: Tensor, mask_PT: Tensor, video_P: Tensor) -> Tensor:
-        """How well each of K sentences about events fits what their features make expected, P x K."""
-        return self.worth(self.of(features_BTF, mask_PT, video_P), words_PKL)
 
     def worth(self, expected_PV: Tensor, words_PKL: Tensor) -> Tensor:
         """How well each of K sentences fits what is expected of its event, P x K."""
@@ -75,33 +87,36 @@ class ExpectedWords:
     def require_fit(self, features: int, words: int, where: Path | str) -> None:
         """Raise unless it is about so many features and words."""
         rank = self.directions_FR.shape[-1:]
-        shapes = {
-            "usual_F": (features,),
-            "directions_FR": (features, *rank),
-            "words_RV": (*rank, words),
-            "rarity_V": (words,),
-        }
-        for name, shape in shapes.items():
-            found = getattr(self, name)
-            if found.shape != shape:
-                raise InputError(f"{where}: {name} is {tuple(found.shape)}, this model wants {shape}; fit it anew")
-            if not bool(found.isfinite().all()):
+        shapes = ((features,), (features, *rank), (*rank, words), (words,))
+        for (name, part), shape in zip(self.parts.items(), shapes, strict=True):
+            if part.shape != shape:
+                raise InputError(f"{where}: {name} is {tuple(part.shape)}, this model wants {shape}; fit it anew")
+            if not bool(part.isfinite().all()):
                 raise InputError(f"{where}: {name} holds NaN or infinity; fit it anew")
 
-    def save(self, path: Path) -> None:
-        """Write it, in half precision."""
-        halves = {field.name: getattr(self, field.name).cpu().half().contiguous() for field in fields(self)}
-        with atomic_path(path) as temporary:
-            save_file(halves, temporary)
+    def save(self, path: Path, *, half_precision: bool = False) -> None:
+        """Write it."""
+        precision = torch.float16 if half_precision else torch.float32
+        stored = {name: part.to("cpu", precision).contiguous() for name, part in self.parts.items()}
+        for name, part in stored.items():
+            if not bool(part.isfinite().all()):
+                raise InputError(f"cannot write {path}: {name} does not fit into {precision}")
+        about = {"format": FORMAT, **self.about}
+        with tensor_path(path) as temporary:
+            save_file(stored, temporary, metadata={"densevid": json.dumps(about)})
 
     @classmethod
     def load(cls, path: Path) -> ExpectedWords:
         """Read what `save` wrote."""
         try:
-            tensors = load_file(path)
-        except (OSError, SafetensorError) as error:
+            with safe_open(path, "pt") as file:
+                tensors = {name: file.get_tensor(name).float() for name in file.keys()}  # noqa: SIM118
+                about = json.loads((file.metadata() or {}).get("densevid", "{}"))
+        except (OSError, SafetensorError, ValueError) as error:
             raise InputError(f"{path}: not a readable safetensors file ({error})") from error
-        names = [field.name for field in fields(cls)]
-        if tensors.keys() != set(names):
-            raise InputError(f"{path}: not expected words: it holds {sorted(tensors)}, not {names}")
-        return cls(*(tensors[name].float() for name in names))
+        if tensors.keys() != set(PARTS) or not isinstance(about, dict):
+            raise InputError(f"{path}: not expected words: it holds {sorted(tensors)}, not {sorted(PARTS)}")
+        if about.pop("format", None) != FORMAT:
+            raise InputError(f"{path}: of another format than this densevid reads; fit it anew")
+        usual_F, directions_FR, words_RV, rarity_V = (tensors[name] for name in PARTS)
+        return cls(usual_F, directions_FR, words_RV, rarity_V, about)

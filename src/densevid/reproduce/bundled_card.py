@@ -12,7 +12,7 @@ from typing import Any
 
 from densevid.artifacts import fingerprint, provenance, read_json, write_json, write_text
 from densevid.captioning.installed_models import CARD, SCORES
-from densevid.checkpoint import WEIGHTS, LoadedModel, load_model, model_files
+from densevid.checkpoint import FILES, WEIGHTS, LoadedModel, load_model, model_files
 from densevid.errors import InputError
 
 BASELINES = ("change points", "prior grid", "model, shuffled features")  # that timelines are compared with
@@ -77,9 +77,10 @@ def write_card(model: Path, scores: Path, twin: Path | None = None) -> list[Path
     measured = {name: read_json(scores / f"{name}.json") for name in ("dev", "val")}
     for name, scored in (("dev", twin or model), ("val", model)):
         known = measured[name].get("provenance", {}).get("inputs", {})
-        for file in model_files(scored):
-            if known.get(file.name) != fingerprint(file):
-                raise InputError(f"{scores / name}.json: measured with another {file.name} than {file}; score it anew")
+        there = {file.name: fingerprint(file) for file in model_files(scored)}
+        for file in FILES:
+            if known.get(file) != there.get(file):
+                raise InputError(f"{scores / name}.json: measured with another {file} than {scored}'s; score it anew")
     block = provenance(inputs=[model / WEIGHTS, *(scores / f"{name}.json" for name in measured)], command="card")
     write_text(model / CARD, card_text(load_model(model), model, measured["dev"], measured["val"]))
     write_json(model / SCORES, {**plain_scores(measured["val"]), "provenance": block})
@@ -159,7 +160,11 @@ def _verdict(what: str, value: float, wanted: float, digits: int) -> str:
 
 
 def _quiet(found: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    yield "## Videos in which nothing happens\n\nDrawn anew, stills of val clips; there should be no event:\n"
+    yield "## Videos in which nothing happens\n"
+    yield _paragraph(
+        "Drawn anew, stills of val clips; there should be no event. The confidence is the highest in the dense list; a "
+        "summary takes of it only what was sure enough before a sentence was said, too:"
+    )
     kept = ("videos", "videos with events", "events", "highest confidence")
     lines = [["", *kept], ["---"] * 5, *([kind, *(f"{row[name]:g}" for name in kept)] for kind, row in found.items())]
     yield "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"

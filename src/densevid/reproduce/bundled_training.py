@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from densevid.artifacts import provenance
@@ -106,7 +106,10 @@ def train_bundled(
 def write_expected_words(model: Path, files: ClipFiles) -> None:
     """Add to a model folder which words to expect, by the clips that it learnt from."""
     clips = ClipFeatures(ClipCollection.read(files.clips, features=files.features), files.split)
-    fit_expected_words(clips, clips.annotations(), load_model(model).vocabulary).save(model / EXPECTED_WORDS)
+    vocabulary = load_model(model, expected_words=False).vocabulary
+    expected = fit_expected_words(clips, clips.annotations(), vocabulary)
+    block = provenance(inputs=[model / WEIGHTS, files.clips / "clips.json"], command="bundled_model", split=files.split)
+    replace(expected, about={**expected.about, "provenance": block}).save(model / EXPECTED_WORDS)
 
 
 def _written(model: Path) -> float:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from densevid.artifacts import atomic_path
+from densevid.artifacts import tensor_path
 from densevid.errors import InputError
 from densevid.tracks import FeatureRecipe, FeatureTrack, Streams
 
@@ -96,7 +96,7 @@ class Reduction:
         """Write it as safetensors; the order of the streams is part of the names."""
         arrays = {f"{index}.{name}.mean": mean for index, (name, mean) in enumerate(self.means.items())}
         arrays |= {f"{index}.{name}.directions": d for index, (name, d) in enumerate(self.directions.items())}
-        with atomic_path(path) as temporary:
+        with tensor_path(path) as temporary:
             save_file(arrays, temporary)
 
     @classmethod
