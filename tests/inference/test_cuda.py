@@ -106,6 +106,9 @@ def check_borders_and_contrast_by_expected_words(compare: str) -> None:
     settings = {"expected_weight": 3.0, "border_reach": 0.25, "contrast_weight": 0.75, "compare": compare}
     variant: Variant = ({"width": 64}, {"beam": 2, **settings})
     want = list(Captioner(random_model(*variant)).captioned(TRACKS))
+    other: Variant = (variant[0], {**variant[1], "compare": "features" if compare == "words" else "words"})
+    others = Captioner(random_model(*other)).captioned(TRACKS)
+    assert any(not np.array_equal(ours.score_P, theirs.score_P) for ours, theirs in zip(want, others, strict=True))
     for made in (captioner(variant), captioner(variant, kernels=())):
         for ours, theirs in zip(made.captioned(TRACKS), want, strict=True):
             np.testing.assert_allclose(ours.reported_P2, theirs.reported_P2, atol=1e-3)
