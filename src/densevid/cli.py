@@ -64,6 +64,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         package = (error.name or "").partition(".")[0]
         wanted = f"densevid[{EXTRAS[package]}]" if package in EXTRAS else package
         return _fail(f"this needs the package {package}; install it with `pip install '{wanted}'`")
+    except BrokenPipeError:  # whoever read along has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except OSError as error:
         return _fail(one_line(error))
     except KeyboardInterrupt:

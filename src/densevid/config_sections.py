@@ -212,10 +212,13 @@ class InferenceConfig:
     much an event stands out (`inference/contrast.py`). Both compare steps by what their features have to do with words,
     where a model has expected words, or by the features themselves (`compare`).
 
-    A summary has at most `summary_events` events per window of the video, each more probably right than
-    `summary_confidence`; two share at most `summary_overlap` of their mean length. Of all such choices it is the one
-    that is worth most, by confidence or by score (`summary_worth`). Of a video longer than the
-    model's window all is read, or its first window; "auto" reads all but with `model.compat = "released"`.
+    A summary has at most `summary_events` events per window of the video; one must be more probably right than
+    `summary_confidence`, or nothing is told, and those beside it more than `summary_beside`, if that is less. Two share
+    at most `summary_overlap` of their mean length. Of all such choices it is the one that is worth most, by confidence
+    or by score (`summary_worth`).
+
+    Of a video longer than the model's window all is read, or its first window; "auto" reads all but with
+    `model.compat = "released"`.
     """
 
     score_threshold: float = 0.7
@@ -236,6 +239,7 @@ class InferenceConfig:
     compare: Literal["words", "features"] = "words"
     summary_events: int = 10
     summary_confidence: float = 0.4
+    summary_beside: float = 1.0
     summary_overlap: float = 0.2
     summary_worth: Literal["confidence", "score"] = "confidence"
     read: Literal["auto", "all", "first-window"] = "auto"
@@ -243,7 +247,14 @@ class InferenceConfig:
     def check(self) -> None:
         """Raise on a value that no inference can have."""
         shares = ("border_reach", "border_weight", "contrast_weight")
-        for name in ("score_threshold", "suppression_iou", "mask_floor", "summary_confidence", *shares):
+        for name in (
+            "score_threshold",
+            "suppression_iou",
+            "mask_floor",
+            "summary_confidence",
+            "summary_beside",
+            *shares,
+        ):
             _require(0 <= getattr(self, name) <= 1, f"inference.{name}", getattr(self, name), "must be in [0, 1]")
         sentences = ("length_penalty", "no_repeat", "agreement", "expected_weight")
         for name in ("min_before_suppression", "min_proposals", *sentences):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 
 import av
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from densevid.events import Event
 from densevid.export.chapters import ffmpeg_metadata, youtube_chapters
-from densevid.export.subtitled_video import write_subtitled
+from densevid.export.subtitled_video import shown_in_turn, write_subtitled
 from densevid.export.subtitles import printable, srt, webvtt
 from made_videos import constant, make_video, number_of, packet_times
 
@@ -112,6 +113,41 @@ def test_an_mp4_with_a_subtitle_track(name, tmp_path) -> None:
         assert len(container.streams.audio) == len(av.open(str(video)).streams.audio)
         times = [frame.time for frame in container.decode(video=0)]
     np.testing.assert_allclose(times, packet_times(video), atol=0.002)
+
+
+def test_a_track_shows_one_sentence_at_a_time_and_none_too_briefly(tmp_path) -> None:
+    """Short events inside a long one, one that begins with it: what is read back at every tenth of a second."""
+    told = [Event(0.0, 4.0, "long"), Event(0.0, 1.0, "short"), Event(2.0, 2.5, "inside"), Event(3.5, 4.0, "last")]
+    video = make_video(tmp_path / "clip.mp4", constant(4.0), codec="libx264")
+    write_subtitled(video, tmp_path / "out.mp4", told)
+    found = [(start, length, text) for start, length, text in cues(tmp_path / "out.mp4") if text]
+    assert all(length > 0.1 for _, length, _ in found)
+    for tenth in range(40):
+        now = tenth / 10 + 0.05
+        want = "short" if now < 1 else "inside" if 2 <= now < 2.5 else "last" if now >= 3.5 else "long"
+        assert next(text for start, length, text in found if start <= now < start + length).endswith(want)
+        assert sum(start <= now < start + length for start, length, _ in found) == 1
+
+
+SPANS = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 12)), max_size=6)
+
+
+@given(SPANS)
+def test_the_event_that_began_last_is_shown(spans: list[tuple[int, int]]) -> None:
+    events = sorted(
+        (Event(start / 10, (start + length) / 10, f"{number}") for number, (start, length) in enumerate(spans)),
+        key=lambda event: event.place,
+    )
+    turns = shown_in_turn(events)
+    assert all(begin < end for begin, end, _ in turns)
+    assert all(before[1] <= after[0] for before, after in pairwise(turns))
+    for time in range(0, 4300, 50):
+        now = [
+            event.sentence
+            for event in events
+            if event.start * 1000 <= time < max(event.end * 1000, event.start * 1000 + 1)
+        ]
+        assert [text for begin, end, text in turns if begin <= time < end] == now[-1:]
 
 
 @pytest.mark.parametrize("burn", [False, True])

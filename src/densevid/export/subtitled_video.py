@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import zip_longest
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -168,24 +168,44 @@ class _Copy:
             self.target.mux(out.encode(frame))
 
     def _subtitle_packets(self) -> Iterator[Any]:
-        """Cues that follow each other: where events overlap, the later one takes over."""
+        """One cue after another, as a track must have them."""
         track: Any = self.target.add_stream("mov_text")
         track.metadata["language"] = "eng"
         context = track.codec_context
         context.subtitle_header, context.time_base = ASS_HEADER, Fraction(1, 1000)
-        for event, after in zip_longest(self.events, self.events[1:]):
-            begin = round(event.start * 1000)
-            end = round(min(event.end, after.start if after and after.start > event.start else event.end) * 1000)
-            text = printable(event.sentence).replace("{", "(").replace("}", ")").replace("\\", "/")
-            subtitle = SubtitleSet.create(f"0,0,Default,,0,0,0,,{text}".encode(), 0, max(1, end - begin), begin)
+        for begin, end, sentence in shown_in_turn(self.events):
+            text = printable(sentence).replace("{", "(").replace("}", ")").replace("\\", "/")
+            subtitle = SubtitleSet.create(f"0,0,Default,,0,0,0,,{text}".encode(), 0, end - begin, begin)
             packet = context.encode_subtitle(subtitle)
             packet.pts = packet.dts = begin
-            packet.duration, packet.time_base, packet.stream = max(1, end - begin), Fraction(1, 1000), track
+            packet.duration, packet.time_base, packet.stream = end - begin, Fraction(1, 1000), track
             yield packet
 
     def _draw(self, picture: Picture, seconds: float) -> Picture:
-        now = [event for event in self.events if event.start <= seconds < event.end]
-        return draw_sentence(picture, now[-1].sentence) if now else picture
+        event = _shown_at(self.events, seconds)
+        return draw_sentence(picture, event.sentence) if event else picture
+
+
+def shown_in_turn(events: Sequence[Event]) -> list[tuple[int, int, str]]:
+    """Which sentence is shown from when to when, in milliseconds, one at a time: an event that is overlapped by a later
+    one is shown again when that has ended, and one of no length for a millisecond.
+    """
+    placed = [
+        replace(event, start=float(begin), end=float(max(round(event.end * 1000), begin + 1)))
+        for event in events
+        for begin in [round(event.start * 1000)]
+    ]
+    turns: list[tuple[int, int, str]] = []
+    for begin, end in pairwise(sorted({border for event in placed for border in (event.start, event.end)})):
+        if event := _shown_at(placed, begin):
+            goes_on = bool(turns) and turns[-1][1:] == (begin, event.sentence)
+            turns.append((turns.pop()[0] if goes_on else int(begin), int(end), event.sentence))
+    return turns
+
+
+def _shown_at(events: Sequence[Event], time: float) -> Event | None:
+    """Of the events at a time, which are in order, the one that began last."""
+    return next((event for event in reversed(events) if event.start <= time < event.end), None)
 
 
 def _first_frame(video: Path) -> VideoFrame:

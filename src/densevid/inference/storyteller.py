@@ -77,6 +77,8 @@ class Storyteller:
         events = told.events()
         if self.summary is None:
             return events
+        if not any(event.score > self.summary.surest for event in events):
+            return []
         least = self.summary.least
         return sorted((event for event in events if event.score > least), key=lambda event: event.place)
 

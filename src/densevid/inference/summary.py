@@ -21,7 +21,8 @@ class SummaryRules:
 
     Two events share at most `overlap` of their mean length. A video has at most `most` events for every `steps_each`
     steps it is long (at least `most`); a `top` asks for at most so many instead, however unsure they are. What an
-    event is worth follows from its confidence, or from the score that events are ranked by (`worth` = "score").
+    event is worth follows from its confidence, or from the score that events are ranked by (`worth` = "score"). Only
+    a video with an event surer than `least_confidence` is told of; those `beside` it need no more than that.
     """
 
     most: int = 10
@@ -30,21 +31,27 @@ class SummaryRules:
     steps_each: int = 480
     top: int | None = None
     worth: str = "confidence"
+    beside: float = 1.0
 
     @classmethod
     def of(cls, config: InferenceConfig, window: int, top: int | None = None) -> SummaryRules:
         """The rules that a model's settings ask for."""
         most, least, overlap = config.summary_events, config.summary_confidence, config.summary_overlap
-        return cls(most, least, overlap, window, top, config.summary_worth)
+        return cls(most, least, overlap, window, top, config.summary_worth, config.summary_beside)
 
     def count(self, steps: int) -> int:
         """The most events that a video of so many steps may have."""
         return self.top if self.top is not None else math.ceil(self.most * max(1.0, steps / self.steps_each))
 
     @property
-    def least(self) -> float:
-        """What an event's confidence must exceed."""
+    def surest(self) -> float:
+        """What the confidence of one event of a video must exceed, or nothing is told of it."""
         return 0.0 if self.top is not None else self.least_confidence
+
+    @property
+    def least(self) -> float:
+        """What the confidence of every event must exceed."""
+        return min(self.surest, self.beside)
 
 
 def choose(
@@ -57,6 +64,8 @@ def choose(
     rules ask for it, one that is sure enough is worth the square of its score instead.
     """
     worth_BP = confidence_BP.clamp(min=0).square() - rules.least**2
+    told_B1 = (confidence_BP > rules.surest).any(dim=1, keepdim=True)
+    worth_BP = torch.where(told_B1, worth_BP, -torch.inf)
     if score_BP is not None and rules.worth == "score":
         worth_BP = torch.where(worth_BP > 0, score_BP.square().to(worth_BP), worth_BP)
     return best_chain(intervals_BP2, worth_BP, most, rules.overlap)

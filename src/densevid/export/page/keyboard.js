@@ -29,6 +29,7 @@ function startKeyboard({ move, toggleLoop, copyCurrent }) {
 function usedByItself(press) {
   if (press.target === video) return press.key.startsWith("Arrow"); // the player's own sliders
   if (press.target.matches("input, textarea, select, [contenteditable]")) return true;
+  if (events.some((event) => event.button === press.target)) return false; // Enter chooses an event, space is the player's
   return press.key === " " && press.target.matches("button, summary, a");
 }
 
