@@ -2,6 +2,7 @@
 
 The bundled model learns from some that nothing is to be told of them (`bundled_data`), and is asked about others that
 were drawn with another seed, of other photographs (`bundled_scores`). Nothing anywhere looks at pixels to know them.
+They have all frame rates, sizes and qualities that videos have: noise looks like something else at every one of them.
 """
 
 from __future__ import annotations
@@ -22,9 +23,12 @@ from densevid.artifacts import atomic_path
 from densevid.video.composition import ENCODER, pictures
 
 Picture = npt.NDArray[np.uint8]  # height x width x 3, red green blue
-Draw = Callable[[np.random.Generator, Path], Iterator[Picture]]
-WIDTH, HEIGHT, RATE = 224, 168, 25
-SECONDS = 12.0
+Draw = Callable[[np.random.Generator, Path, int], Iterator[Picture]]  # the last is the frame rate
+WIDTH, HEIGHT = 224, 168
+RATES = (8, 10, 12, 15, 20, 24, 25, 30, 50)
+SIZES = (0.75, 1.0, 1.0, 1.5, 2.0, 3.0)  # times what is drawn
+QUALITIES = (18, 23, 28, 34)  # x264's constant rate factor
+SECONDS = 8.0
 SLIDE_SECONDS = (2.0, 6.0)
 STILL_FROM = 2.0  # seconds into a clip at most, where its photograph is taken
 WORDS = "overview results method figure budget year plan growth summary team market data question answer goals time"
@@ -55,39 +59,54 @@ def write_quiet_videos(
             rng = np.random.default_rng((seed, place, number))
             photograph = photographs[int(rng.integers(len(photographs)))]
             file = folder / f"quiet-{kind}-{seed}-{number:03d}.mp4"
+            form = _Form.any(rng)
             if not file.exists():
-                _encode(file, islice(draw(rng, photograph), round(seconds * RATE)))
+                _encode(file, islice(draw(rng, photograph, form.rate), round(seconds * form.rate)), form)
             drawn.append(QuietVideo(kind, file, seconds, photograph if kind == "still" else None))
     return drawn
 
 
-def black(rng: np.random.Generator, _: Path) -> Iterator[Picture]:
+@dataclass(frozen=True)
+class _Form:
+    """Of a file: pictures a second, their size, how much of them is lost."""
+
+    rate: int
+    size: float
+    quality: int
+
+    @classmethod
+    def any(cls, rng: np.random.Generator) -> _Form:
+        """One of those there are."""
+        return cls(int(rng.choice(RATES)), float(rng.choice(SIZES)), int(rng.choice(QUALITIES)))
+
+
+def black(rng: np.random.Generator, _: Path, __: int) -> Iterator[Picture]:
     """Black, or nearly, with a camera's noise or none."""
-    level, grain = rng.integers(0, 20), rng.choice([0.0, 1.0, 3.0])
+    level, grain = rng.integers(0, 20), rng.choice([0.0, 1.0, 3.0, 6.0])
     return _grainy(rng, np.full((HEIGHT, WIDTH, 3), level, np.float32), float(grain))
 
 
-def flat(rng: np.random.Generator, _: Path) -> Iterator[Picture]:
+def flat(rng: np.random.Generator, _: Path, __: int) -> Iterator[Picture]:
     """Grey or another colour, even or running over into a second one."""
     colours = rng.integers(20, 236, size=(2, 1 if rng.random() < 0.5 else 3)).astype(np.float32)
     if rng.random() < 0.6:
         colours[1] = colours[0]
     share = np.linspace(0, 1, WIDTH, dtype=np.float32)[None, :, None]
     picture = (1 - share) * colours[0] + share * colours[1] + np.zeros((HEIGHT, 1, 3), np.float32)
-    return _grainy(rng, picture, float(rng.choice([0.0, 0.0, 2.0])))
+    return _grainy(rng, picture, float(rng.choice([0.0, 0.0, 2.0, 6.0])))
 
 
-def noise(rng: np.random.Generator, _: Path) -> Iterator[Picture]:
+def noise(rng: np.random.Generator, _: Path, __: int) -> Iterator[Picture]:
     """A screen without a programme: every picture another, in grains of any size."""
     grain, depth = int(rng.choice([1, 1, 2, 4, 8])), 1 if rng.random() < 0.5 else 3
-    middle, spread = rng.uniform(60, 190), rng.uniform(20, 90)
+    middle, spread = rng.uniform(60, 190), rng.uniform(8, 110)
     while True:
         small = rng.normal(middle, spread, size=(HEIGHT // grain, WIDTH // grain, depth)).clip(0, 255).astype(np.uint8)
         sized = cv2.resize(small, (WIDTH, HEIGHT), interpolation=cv2.INTER_NEAREST)
         yield np.asarray(np.broadcast_to(sized.reshape(HEIGHT, WIDTH, depth), (HEIGHT, WIDTH, 3)), np.uint8)
 
 
-def pattern(rng: np.random.Generator, _: Path) -> Iterator[Picture]:
+def pattern(rng: np.random.Generator, _: Path, __: int) -> Iterator[Picture]:
     """A test card: bars or squares of a few colours."""
     colours = rng.integers(0, 256, size=(8, 3)).astype(np.float32)
     size = int(rng.integers(8, 40))
@@ -96,20 +115,20 @@ def pattern(rng: np.random.Generator, _: Path) -> Iterator[Picture]:
     return _grainy(rng, colours[number], 0.0)
 
 
-def still(rng: np.random.Generator, photograph: Path) -> Iterator[Picture]:
+def still(rng: np.random.Generator, photograph: Path, rate: int) -> Iterator[Picture]:
     """A photograph that stays, with a camera's noise or none."""
-    frames = pictures(photograph, RATE, (WIDTH, HEIGHT))
-    *_, planes = islice(frames, 1 + int(rng.random() * STILL_FROM * RATE))
+    frames = pictures(photograph, rate, (WIDTH, HEIGHT))
+    *_, planes = islice(frames, 1 + int(rng.random() * STILL_FROM * rate))
     shown = VideoFrame.from_ndarray(planes, format="yuv420p").to_ndarray(format="rgb24")
-    return _grainy(rng, shown.astype(np.float32), float(rng.choice([0.0, 0.0, 2.0])))
+    return _grainy(rng, shown.astype(np.float32), float(rng.choice([0.0, 0.0, 2.0, 5.0, 9.0])))
 
 
-def slides(rng: np.random.Generator, _: Path) -> Iterator[Picture]:
+def slides(rng: np.random.Generator, _: Path, rate: int) -> Iterator[Picture]:
     """Pages of text, one after another."""
     dark = rng.random() < 0.4
     while True:
         page = _slide(rng, dark)
-        yield from repeat(page, round(rng.uniform(*SLIDE_SECONDS) * RATE))
+        yield from repeat(page, round(rng.uniform(*SLIDE_SECONDS) * rate))
 
 
 KINDS: dict[str, Draw] = {
@@ -152,14 +171,17 @@ def _grainy(rng: np.random.Generator, picture: npt.NDArray[np.float32], grain: f
         yield np.asarray(seen.clip(0, 255), np.uint8)
 
 
-def _encode(path: Path, shown: Iterator[Picture]) -> None:
+def _encode(path: Path, shown: Iterator[Picture], form: _Form) -> None:
+    size = round(WIDTH * form.size / 2) * 2, round(HEIGHT * form.size / 2) * 2
     with atomic_path(path) as temporary, av.open(str(temporary), "w", format="mp4") as container:
-        stream = container.add_stream("libx264", rate=RATE, options=ENCODER)
-        stream.width, stream.height, stream.pix_fmt = WIDTH, HEIGHT, "yuv420p"
-        stream.codec_context.time_base = Fraction(1, RATE)
+        options = {**ENCODER, "crf": str(form.quality)}
+        stream = container.add_stream("libx264", rate=form.rate, options=options)
+        stream.width, stream.height, stream.pix_fmt = *size, "yuv420p"
+        stream.codec_context.time_base = Fraction(1, form.rate)
         stream.codec_context.thread_count = 1
         for number, picture in enumerate(shown):
-            frame = VideoFrame.from_ndarray(picture, format="rgb24")
-            frame.pts, frame.time_base = number, Fraction(1, RATE)
+            sized = np.asarray(cv2.resize(picture, size), np.uint8)
+            frame = VideoFrame.from_ndarray(sized, format="rgb24")
+            frame.pts, frame.time_base = number, Fraction(1, form.rate)
             container.mux(stream.encode(frame))
         container.mux(stream.encode(None))
