@@ -61,14 +61,21 @@ def choose(
 
     An event is worth confidence^2 - least^2, so that one sure event is worth more than two half-sure ones. Of the
     plain difference, higher powers and a greedy choice by confidence this did best on held-out timelines. Where the
-    rules ask for it, one that is sure enough is worth the square of its score instead.
+    rules ask for it, one that is sure enough is worth the square of its score instead. A choice without any event as
+    sure as the surest must be gives way to that among such events alone, which may be none.
     """
-    worth_BP = confidence_BP.clamp(min=0).square() - rules.least**2
-    told_B1 = (confidence_BP > rules.surest).any(dim=1, keepdim=True)
-    worth_BP = torch.where(told_B1, worth_BP, -torch.inf)
-    if score_BP is not None and rules.worth == "score":
-        worth_BP = torch.where(worth_BP > 0, score_BP.square().to(worth_BP), worth_BP)
-    return best_chain(intervals_BP2, worth_BP, most, rules.overlap)
+
+    def among(least: float) -> Tensor:
+        worth_BP = confidence_BP.clamp(min=0).square() - least**2
+        if score_BP is not None and rules.worth == "score":
+            worth_BP = torch.where(worth_BP > 0, score_BP.square().to(worth_BP), worth_BP)
+        return best_chain(intervals_BP2, worth_BP, most, rules.overlap)
+
+    kept_BP = among(rules.least)
+    if rules.least == rules.surest:
+        return kept_BP
+    has_sure_B1 = (kept_BP & (confidence_BP > rules.surest)).any(dim=1, keepdim=True)
+    return torch.where(has_sure_B1, kept_BP, among(rules.surest))
 
 
 def best_chain(intervals_BP2: Tensor, worth_BP: Tensor, most: int, overlap: float = 0.0) -> Tensor:
