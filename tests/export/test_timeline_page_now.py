@@ -44,6 +44,20 @@ def test_a_less_sure_event_is_shown_when_it_is_chosen(opened: Opened, document: 
     wait_until(page, f"{PLACE} === 1 && {TIME} > 3.1")
 
 
+def test_space_pauses_an_event_that_was_clicked_in_the_list(opened: Opened, document: TimelineDocument) -> None:
+    """And does not choose it again, though its button has the focus; Enter does."""
+    page = opened(replace(document, events=shown((0, 8, 0.58), (3, 5, 0.16))))
+    paused = "document.querySelector('video').paused"
+    page.click(".list > li:nth-child(2) button")
+    wait_until(page, f"{TIME} > 3.2 && !{paused}")
+    page.keyboard.press("Space")
+    wait_until(page, f"{paused} && {TIME} > 3.2")
+    page.keyboard.press("Space")
+    wait_until(page, f"!{paused} && {TIME} > 3.4")
+    page.keyboard.press("Enter")
+    wait_until(page, f"{TIME} < 3.4")
+
+
 def test_a_link_to_the_start_of_an_event_means_that_event(opened: Opened, document: TimelineDocument) -> None:
     events = shown((0, 8, 0.58), (3.004, 5, 0.16), (3.004, 6, 0.12))
     page = opened(replace(document, events=events), at="#t=3.00")
