@@ -88,7 +88,9 @@ def entropy_figure(explanation: Explanation) -> Figure:
     axis.legend(frameon=False, fontsize=8, loc="upper left")
     flatter = "flatter" if entropy_L[-1] > entropy_L[0] else "not flatter"
     listed = ", ".join(f"{value:.2f}" for value in entropy_L)
-    description = f"Entropy of the attention per layer: {listed} nats. The paper finds higher layers flatter; "
+    told = sum(bool(proposal.words) for proposal in explanation.proposals)
+    description = f"Entropy of the attention per layer: {listed} nats, the mean of {told} proposals, unsure ones among "
+    description += "them. The paper finds higher layers flatter; "
     description += f"here the highest is {flatter} than the lowest." if len(entropy_L) > 1 else "here is one layer."
     return finished(drawing, "entropy", "How spread the attention is.", description)
 
