@@ -83,8 +83,8 @@ LIMITS = """\
   people, places and objects that are rare in its clips are called by the name of something common.
 - It was trained on timelines that are composed of clips, not filmed: it looks for a change of what is shown, and of one
   long take it may tell one event or none. The scores above on timelines say nothing about ActivityNet.
-- Noise and grainy photographs, above all at 8 to 15 pictures a second, can pass for an event: it has seen such videos
-  at 25 a second alone (`docs/bundled.md`).
+- Noise, grain in the dark and grainy photographs, above all at 8 to 15 pictures a second, can pass for an event: it has
+  seen such videos at 25 a second alone (`docs/bundled.md`).
 - It has no ears: what is said or played in a video does not count.
 - A confidence of .7 means that seven in ten such events overlapped a true one by half, on composed timelines. It does
   not say whether the sentence is true.
