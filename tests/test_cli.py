@@ -67,3 +67,15 @@ def test_threads_do_not_spin_unless_the_user_wants_it(given: str | None, used: s
     if "OMP_WAIT_POLICY" not in done.stderr:
         pytest.skip("this torch computes without OpenMP")
     assert f"OMP_WAIT_POLICY = '{used}'" in done.stderr
+
+
+def test_whoever_stops_reading_is_told_nothing_more() -> None:
+    """As `| head` does: no line, no traceback, and not the exit code of work that is done."""
+    said = "models.run = lambda arguments: print('x' * 1000000)"
+    code = f"import sys; from densevid import cli; from densevid.commands import models; {said}; "
+    code += "sys.exit(cli.main(['models']))"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 141

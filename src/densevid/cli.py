@@ -48,7 +48,9 @@ class OneLineParser(argparse.ArgumentParser):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one verb. 0: done; 2: the input cannot be used (one line on stderr says why); 130: interrupted."""
+    """Run one verb. 0: done; 2: the input cannot be used (one line on stderr says why); 130: interrupted; 141: whoever
+    read what was printed has stopped.
+    """
     for variable, value in WAITING.items():
         os.environ.setdefault(variable, value)
     words = list(sys.argv[1:] if arguments is None else arguments)
@@ -64,11 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         package = (error.name or "").partition(".")[0]
         wanted = f"densevid[{EXTRAS[package]}]" if package in EXTRAS else package
         return _fail(f"this needs the package {package}; install it with `pip install '{wanted}'`")
-    except BrokenPipeError:  # whoever read along has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except OSError as error:
-        return _fail(one_line(error))
+        return 141 if _nobody_reads(error) else _fail(one_line(error))
     except KeyboardInterrupt:
         print("densevid: interrupted; what was finished is kept", file=sys.stderr)
         return 130
@@ -95,6 +94,18 @@ def _parser(verb: str | None) -> argparse.ArgumentParser:
             module.add_arguments(sub)
             sub.set_defaults(run=module.run)
     return parser
+
+
+def _nobody_reads(error: OSError) -> bool:
+    """Whether it was the output that could not be written, and not a pipe of our own; what is left of it is dropped."""
+    if not isinstance(error, BrokenPipeError):
+        return False
+    try:
+        print(flush=True)
+        return False
+    except BrokenPipeError:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123
+        return True
 
 
 def _fail(message: str) -> int:

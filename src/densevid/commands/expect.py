@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,7 +54,7 @@ def run(arguments: argparse.Namespace) -> None:
     expected = fit_expected_words(source, told, loaded.vocabulary)
     files = [arguments.model / WEIGHTS, *(arguments.annotations or [arguments.timelines]), arguments.features]
     block = provenance(inputs=[path for path in files if path is not None], command="expect", split=arguments.split)
-    replace(expected, about={**expected.about, "provenance": block}).save(target)
+    expected.made_by(block).save(target)
     fitted = expected.about["fitted"]
     print(f"{target}: {fitted['words']:,} words, fitted on {fitted['events']:,} events of {fitted['videos']:,} videos")
     if missing := len(told.events) - fitted["videos"]:

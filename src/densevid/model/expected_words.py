@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,10 @@ class ExpectedWords:
     def parts(self) -> dict[str, Tensor]:
         """Every tensor by its name."""
         return {name: getattr(self, name) for name in PARTS}
+
+    def made_by(self, provenance: Mapping[str, Any]) -> ExpectedWords:
+        """The same with the provenance of the file it is about to be written to."""
+        return replace(self, about={**self.about, "provenance": provenance})
 
     def to(self, device: torch.device) -> ExpectedWords:
         """The same on a device, in single precision."""

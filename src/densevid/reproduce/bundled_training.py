@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from densevid.artifacts import provenance
@@ -109,7 +109,7 @@ def write_expected_words(model: Path, files: ClipFiles) -> None:
     vocabulary = load_model(model, expected_words=False).vocabulary
     expected = fit_expected_words(clips, clips.annotations(), vocabulary)
     block = provenance(inputs=[model / WEIGHTS, files.clips / "clips.json"], command="bundled_model", split=files.split)
-    replace(expected, about={**expected.about, "provenance": block}).save(model / EXPECTED_WORDS)
+    expected.made_by(block).save(model / EXPECTED_WORDS)
 
 
 def _written(model: Path) -> float:
