@@ -11,6 +11,7 @@ from densevid.checkpoint import LoadedModel
 from densevid.config import Config
 from densevid.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from densevid.model.expected_words import ExpectedWords
+from densevid.model.happening import Happening
 from densevid.model.masked_transformer import MaskedTransformer
 from densevid.tracks import Clock, FeatureTrack
 
@@ -72,3 +73,9 @@ def random_track(steps: int, seed: int = 0, seconds_per_step: float = 0.5) -> Fe
     """Features that change slowly, so that steps differ."""
     values = np.random.default_rng((seed, steps)).normal(size=(steps, WIDTH)).cumsum(axis=0)
     return FeatureTrack(values.astype(np.float32), Clock.uniform(seconds_per_step), (("one", WIDTH),))
+
+
+def random_happening(features: int) -> Happening:
+    """A fit of whether anything happens, of random numbers."""
+    generator = torch.Generator().manual_seed(5)
+    return Happening(*(torch.randn(size, generator=generator) for size in (features, features, 1)))

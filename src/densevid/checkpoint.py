@@ -2,7 +2,8 @@
 
 `calibration.toml` may stand beside them: what turns scores into confidence, fitted after training. A model that reads
 reduced features carries the reduction too, `reduction.safetensors`, so that it can be used on any video file. And
-`expected_words.safetensors`, fitted after training as well, has a say in which sentence of a beam is said.
+`expected_words.safetensors` and `happening.safetensors`, fitted after training as well, have a say in which sentence of
+a beam is said, and in whether there is anything to tell.
 
 A folder made today loads tomorrow: `FORMAT` rises when the meaning of a file changes, and readers of old formats stay.
 """
@@ -29,6 +30,7 @@ from densevid.config import Config
 from densevid.data.vocabulary import Vocabulary
 from densevid.errors import InputError
 from densevid.model.expected_words import ExpectedWords
+from densevid.model.happening import Happening
 from densevid.model.masked_transformer import MaskedTransformer
 from densevid.tracks import FeatureRecipe
 
@@ -37,8 +39,9 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 WEIGHTS, CONFIG, VOCABULARY, FEATURES = "weights.safetensors", "config.toml", "vocabulary.txt", "features.toml"
-CALIBRATION, REDUCTION, EXPECTED_WORDS = "calibration.toml", "reduction.safetensors", "expected_words.safetensors"
-FILES = (WEIGHTS, CONFIG, VOCABULARY, FEATURES, CALIBRATION, REDUCTION, EXPECTED_WORDS)
+CALIBRATION, REDUCTION = "calibration.toml", "reduction.safetensors"
+EXPECTED_WORDS, HAPPENING = "expected_words.safetensors", "happening.safetensors"
+FILES = (WEIGHTS, CONFIG, VOCABULARY, FEATURES, CALIBRATION, REDUCTION, EXPECTED_WORDS, HAPPENING)
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,7 @@ class LoadedModel:
     calibration: Mapping[str, Any] | None = None
     reduction: Reduction | None = None
     expected_words: ExpectedWords | None = None
+    happening: Happening | None = None
 
     def expected_on(self, device: torch.device) -> ExpectedWords | None:
         """The expected words on a device, where the model has some."""
@@ -121,6 +125,8 @@ def _write_files(
         loaded.reduction.save(folder / REDUCTION)
     if loaded.expected_words is not None:
         loaded.expected_words.save(folder / EXPECTED_WORDS, half_precision=precision == torch.float16)
+    if loaded.happening is not None:
+        loaded.happening.save(folder / HAPPENING)
 
 
 def _stored(name: str, tensor: Tensor, precision: torch.dtype | None) -> Tensor:
@@ -133,10 +139,10 @@ def _stored(name: str, tensor: Tensor, precision: torch.dtype | None) -> Tensor:
     return narrow
 
 
-def load_model(folder: Path | str, *, expected_words: bool = True) -> LoadedModel:
+def load_model(folder: Path | str, *, fitted: bool = True) -> LoadedModel:
     """Read a model folder; what is missing or does not fit together is said in one line.
 
-    Whoever is about to fit expected words anew does not ask for those that are there.
+    Whoever is about to fit anew what to expect of features does not ask for what was `fitted` before.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -155,8 +161,9 @@ def load_model(folder: Path | str, *, expected_words: bool = True) -> LoadedMode
         raise InputError(f"{folder / WEIGHTS}: not a readable safetensors file ({error})") from error
     load_weights(model, weights, where=str(folder / WEIGHTS))
     reduction = _read_reduction(folder / REDUCTION, recipe)
-    expected = _read_expected_words(folder / EXPECTED_WORDS, config, vocabulary) if expected_words else None
-    return LoadedModel(model, config, vocabulary, recipe, calibration, reduction, expected)
+    expected = _read_expected_words(folder / EXPECTED_WORDS, config, vocabulary) if fitted else None
+    happening = _read_happening(folder / HAPPENING, config) if fitted else None
+    return LoadedModel(model, config, vocabulary, recipe, calibration, reduction, expected, happening)
 
 
 def load_weights(
@@ -219,6 +226,15 @@ def _read_expected_words(path: Path, config: Config, vocabulary: Vocabulary) -> 
     expected = ExpectedWords.load(path)
     expected.require_fit(sum(config.features.widths), len(vocabulary), where=path)
     return expected
+
+
+def _read_happening(path: Path, config: Config) -> Happening | None:
+    """That of a model that has one; it must be about its features."""
+    if not path.exists():
+        return None
+    happening = Happening.load(path)
+    happening.require_fit(sum(config.features.widths), where=path)
+    return happening
 
 
 def _read_config(path: Path) -> Config:

@@ -111,6 +111,12 @@ class FeatureTrack:
         """Time of (fractional) steps, by the track's own clock."""
         return self.clock.seconds(steps)
 
+    def whole_steps(self, start: float, end: float) -> tuple[int, int]:
+        """First and end of the steps nearest to a span of seconds, at least one of them."""
+        first, last = np.rint(self.clock.steps([start, end])).astype(int).tolist()
+        first = min(max(first, 0), len(self) - 1)
+        return first, min(max(first + 1, last), len(self))
+
     def stream(self, name: str) -> FloatArray:
         """The features of one stream, steps x its width."""
         names = [stream for stream, _ in self.streams]

@@ -17,7 +17,8 @@ import densevid
 from densevid.artifacts import toml_text
 from densevid.cli import main
 from densevid.events import read_events
-from densevid.inference.calibration import Calibration, LogisticCurve
+from densevid.inference.calibration import Calibration
+from densevid.inference.logistic import LogisticCurve
 
 CALIBRATION = Calibration(
     LogisticCurve(("logit", "log_steps", "share", "company"), (1.0, 0.3, -0.5, 0.2), 0.5),

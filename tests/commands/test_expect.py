@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from densevid.checkpoint import EXPECTED_WORDS, load_model, model_files
+from densevid.checkpoint import EXPECTED_WORDS, HAPPENING, load_model, model_files
 from densevid.cli import main
 from densevid.data.annotations import read_annotations
 from densevid.data.feature_layouts import open_features
@@ -36,7 +36,7 @@ def model(trained: Path, tmp_path: Path) -> Path:
 def test_a_model_learns_which_words_to_expect(trained: Path, model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = ["--annotations", str(trained / "train.json"), "--features", str(trained / "train")]
     assert main(["expect", "--model", str(model), *files]) == 0
-    assert "events of 8 videos" in capsys.readouterr().out
+    assert "fitted on 8 videos, 19 events" in capsys.readouterr().out
     loaded = load_model(model)
     fitted = fit_expected_words(
         open_features(trained / "train"), read_annotations(trained / "train.json"), loaded.vocabulary
@@ -70,7 +70,7 @@ def test_a_file_that_is_no_good_is_replaced(trained: Path, model: Path, capsys: 
     files = ["--annotations", str(model.parent / "more.json"), "--features", str(trained / "train")]
     assert main(["expect", "--model", str(model), *files]) == 0
     told = capsys.readouterr()
-    assert "events of 8 videos" in told.out and "1 of 9 videos have no features and are left out" in told.err
+    assert "fitted on 8 videos" in told.out and "1 of 9 videos have no features and are left out" in told.err
     assert load_model(model).expected_words is not None
 
 
@@ -105,6 +105,25 @@ def test_clips_are_told_of_as_they_are(
     assert expected is not None
     np.testing.assert_allclose(expected.usual_F, np.mean(means, axis=0), rtol=2e-3, atol=2e-3)
     assert main([*words, "--split", "nowhere"]) == 2
+    assert not (model / HAPPENING).exists(), "there is something to tell of every clip"
+    clips[min(clips)]["captions"] = []
+    (tmp_path / "clips.json").write_text(json.dumps(clips))
+    capsys.readouterr()
+    assert main(words) == 0
+    assert "happening.safetensors: fitted on 8 videos, 1 quiet" in capsys.readouterr().out
+    happening = load_model(model).happening
+    assert happening is not None and happening.about["provenance"]["command"] == "expect"
+
+
+def test_videos_without_events_teach_whether_anything_happens(trained: Path, model: Path, tmp_path: Path) -> None:
+    content = json.loads((trained / "train.json").read_text())
+    content[min(content)].update(timestamps=[], sentences=[])
+    (tmp_path / "some.json").write_text(json.dumps(content))
+    files = ["--annotations", str(tmp_path / "some.json"), "--features", str(trained / "train")]
+    assert main(["expect", "--model", str(model), *files]) == 0
+    loaded = load_model(model)
+    assert loaded.happening is not None and loaded.happening.about["fitted"]["quiet"] == 1
+    assert loaded.expected_words is not None and loaded.expected_words.about["fitted"]["videos"] == 7
 
 
 @pytest.mark.parametrize(

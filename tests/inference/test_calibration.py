@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from densevid.errors import InputError
-from densevid.inference.calibration import Calibration, LogisticCurve, Reliability
+from densevid.inference.calibration import Calibration, Reliability
+from densevid.inference.logistic import LogisticCurve
 
 RNG = np.random.default_rng(0)
 

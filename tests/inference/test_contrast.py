@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from densevid.events import Event
-from densevid.inference.calibration import Calibration, LogisticCurve
+from densevid.inference.calibration import Calibration
 from densevid.inference.captioner import Captioner
 from densevid.inference.contrast import contrast_of, weighed
+from densevid.inference.logistic import LogisticCurve
 from densevid.inference.selection import Selection
 from densevid.inference.storyteller import Storyteller
 from densevid.inference.summary import SummaryRules

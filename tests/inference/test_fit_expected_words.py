@@ -15,36 +15,14 @@ from densevid.errors import InputError
 from densevid.events import Event
 from densevid.inference import fit_expected_words as fitting
 from densevid.inference.fit_expected_words import fit_expected_words
-from densevid.tracks import Clock, Extent, FeatureRecipe, FeatureTrack, Streams
+from made_source import Made
 
 WORDS = ("dog", "cat", "runs", "sleeps", "a", "once")
 VIDEOS, WIDTH = 40, 5
 Floats = npt.NDArray[np.float64]
 
 
-class Made:
-    """A FeatureSource of arrays."""
-
-    recipe: FeatureRecipe | None = None
-    streams: Streams = (("one", WIDTH),)
-
-    def __init__(self, arrays: dict[str, Floats]) -> None:
-        self.arrays = arrays
-
-    def videos(self) -> list[str]:
-        return sorted(self.arrays)
-
-    def track(self, video: str) -> FeatureTrack:
-        return FeatureTrack(self.arrays[video].astype(np.float32), Clock.uniform(0.5), self.streams)
-
-    def extent(self, video: str) -> Extent:
-        return self.track(video).extent
-
-    def __contains__(self, video: object) -> bool:
-        return video in self.arrays
-
-    def __len__(self) -> int:
-        return len(self.arrays)
+STREAMS = (("one", WIDTH),)
 
 
 @pytest.fixture
@@ -69,7 +47,7 @@ def data() -> tuple[Made, Annotations]:
         arrays[f"v{number}"], events[f"v{number}"] = values, told
     events["v0"].append(Event(0.0, 2.0, "once"))
     events["unknown"] = [Event(0.0, 2.0, "dog")]
-    return Made(arrays), Annotations(events, dict.fromkeys(events, 4.0), [])
+    return Made(arrays, STREAMS), Annotations(events, dict.fromkeys(events, 4.0), [])
 
 
 def examples(source: Made, told: Annotations) -> tuple[Floats, Floats]:
@@ -150,11 +128,11 @@ def test_sums_in_batches_are_the_same(
 def test_what_cannot_be_fitted_is_said(data: tuple[Made, Annotations], vocabulary: Vocabulary) -> None:
     source, told = data
     with pytest.raises(InputError, match="no video has both features and told events"):
-        fit_expected_words(Made({}), told, vocabulary)
+        fit_expected_words(Made({}, STREAMS), told, vocabulary)
     same = {video: np.ones_like(values) for video, values in source.arrays.items()}
     for arrays in (same, {video: 0 * values for video, values in same.items()}):
         with pytest.raises(InputError, match="the features of all 80 events are the same"):
-            fit_expected_words(Made(arrays), told, vocabulary)
+            fit_expected_words(Made(arrays, STREAMS), told, vocabulary)
     everywhere = {video: [Event(0.0, 2.0, "a dog")] for video in source.arrays}
     few = {video: events for video, events in told.events.items() if video == "v0"}
     for events in (everywhere, few):

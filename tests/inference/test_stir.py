@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from densevid.events import Event
+from densevid.inference.asked_of_steps import side_by_side
 from densevid.inference.calibration import Calibration
 from densevid.inference.captioner import Captioner
 from densevid.inference.fit_calibration import fit_calibration
-from densevid.inference.stir import ENOUGH, LEAST, side_by_side, stir_of, stirred
+from densevid.inference.stir import ENOUGH, LEAST, stir_of, stirred
 from densevid.inference.storyteller import Storyteller
 from densevid.inference.summary import SummaryRules
 from densevid.tracks import FeatureTrack
@@ -59,7 +60,7 @@ def test_a_confidence_that_has_seen_stills_asks_how_much_they_stir() -> None:
     nothing: dict[str, list[Event]] = {video: [] for video in stills}
     plain = fit_calibration(captioner, moving, told)
     asked = fit_calibration(captioner, moving | stills, told | nothing)
-    assert not plain.stirs and asked.stirs
+    assert plain.asks == [] and asked.asks == ["stir"]
     assert asked.proposal.weights[asked.proposal.names.index("stir")] > 0
     again = Calibration.of_table(asked.as_table())
     rules = SummaryRules.of(captioner.config.inference, captioner.config.model.window)

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from densevid.events import Event
-from densevid.inference.calibration import Calibration, LogisticCurve
+from densevid.inference.calibration import Calibration
 from densevid.inference.captioner import Captioner
 from densevid.inference.explain import masks_of_anchors
 from densevid.inference.fit_calibration import fit_calibration
+from densevid.inference.logistic import LogisticCurve
 from densevid.inference.storyteller import Storyteller
 from densevid.inference.summary import SummaryRules
 from densevid.inference.windows import Windows

@@ -1,8 +1,10 @@
-"""Fit which words a model should expect of features, on what it learnt from, and write it into the model folder.
+"""Fit what a model should expect of features, on what it learnt from, and write it into the model folder.
 
 MODEL_DIR/expected_words.safetensors then has a say in which sentence of a beam is said (`inference.expected_weight`),
-and borders and contrast of events go by what changes in it (`inference.compare`). It takes seconds, or a minute with
-thousands of features. Confidence that was fitted before is about other events then: `densevid calibrate` comes after.
+and borders and contrast of events go by what changes in it (`inference.compare`). Where there are videos without any
+event, or clips without captions, MODEL_DIR/happening.safetensors tells them from the others, and a confidence that is
+fitted after it asks it. It takes seconds, or a minute with thousands of features. Confidence that was fitted before is
+about other events then: `densevid calibrate` comes after.
 
   densevid expect --model RUN/model --annotations train.json --features store
   densevid expect --model RUN/model --timelines CLIPS --split train-fit
@@ -38,26 +40,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Fit and write."""
-    from densevid.artifacts import provenance, require_writable
-    from densevid.checkpoint import CALIBRATION, EXPECTED_WORDS, WEIGHTS, load_model
+    from densevid.artifacts import provenance
+    from densevid.checkpoint import CALIBRATION, WEIGHTS, load_model
     from densevid.data.feature_source import check_recipe
-    from densevid.inference.fit_expected_words import fit_expected_words
+    from densevid.inference.expectations import write_expectations
 
-    target = arguments.model / EXPECTED_WORDS
-    loaded = load_model(arguments.model, expected_words=False)
-    require_writable(target)
+    loaded = load_model(arguments.model, fitted=False)
     source, told = _clips(arguments) if arguments.timelines else _videos(arguments, loaded)
     features = loaded.config.features
     warning = check_recipe(loaded.recipe, tuple(zip(features.streams, features.widths, strict=True)), source)
     if warning:
         _report(f"warning: {warning}")
-    expected = fit_expected_words(source, told, loaded.vocabulary)
     files = [arguments.model / WEIGHTS, *(arguments.annotations or [arguments.timelines]), arguments.features]
     block = provenance(inputs=[path for path in files if path is not None], command="expect", split=arguments.split)
-    expected.made_by(block).save(target)
-    fitted = expected.about["fitted"]
-    print(f"{target}: {fitted['words']:,} words, fitted on {fitted['events']:,} events of {fitted['videos']:,} videos")
-    if missing := len(told.events) - fitted["videos"]:
+    for file, fitted in write_expectations(arguments.model, source, told, block).items():
+        print(f"{file}: fitted on {', '.join(f'{count:,} {name}' for name, count in fitted.about['fitted'].items())}")
+    if missing := sum(video not in source for video in told.events):
         _report(f"{missing:,} of {len(told.events):,} videos have no features and are left out")
     if (arguments.model / CALIBRATION).exists():
         _report(f"{arguments.model / CALIBRATION} is about events found before; run `densevid calibrate` again")

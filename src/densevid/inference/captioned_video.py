@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
@@ -26,10 +26,12 @@ class ReadTrack:
 
 @dataclass(frozen=True)
 class ReadVideos:
-    """Of the videos of a batch the steps that are read and, where that is wanted, how much they stirred until each."""
+    """Of the videos of a batch the steps that are read, and of each thing that a confidence asks of them its running
+    total, B x T.
+    """
 
     steps_B: Tensor
-    stirred_BT: Tensor | None = None
+    totals: Mapping[str, Tensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,7 @@ class Captioner:
         speaking = deepcopy(self.model).to(getattr(torch, self.precision)) if half else self.model
         self.speaker = EventSpeaker(speaking, self.rules, limits or SpeakerLimits.of(self.device))
         self.uploads = Uploads(self.rules, self.device)
-        self.expected = loaded.expected_on(self.device)
+        self.expected, self.happening = loaded.expected_on(self.device), loaded.happening
         self.finder = Finder(self.model, self.rules, self.speaker.graphs, folded=half, expected=self.expected)
         self.one_video = OneVideo(self.finder, self.speaker)
         self.listen(Stages())

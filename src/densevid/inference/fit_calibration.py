@@ -17,15 +17,11 @@ from torch import Tensor
 
 from densevid.errors import InputError
 from densevid.events import Event
-from densevid.inference.calibration import (
-    RIGHT_IOU,
-    Calibration,
-    LogisticCurve,
-    event_columns,
-    proposal_columns,
-)
+from densevid.inference.asked_of_steps import HAPPENING, STIR
+from densevid.inference.calibration import RIGHT_IOU, Calibration, event_columns, proposal_columns
 from densevid.inference.captioned_video import ReadVideos
 from densevid.inference.captioner import Captioner
+from densevid.inference.logistic import LogisticCurve
 from densevid.inference.selection import WHOLE_VIDEO, Selection
 from densevid.inference.storyteller import Storyteller, in_batches
 from densevid.inference.summary import SummaryRules
@@ -68,7 +64,8 @@ def fit_calibration(captioner: Captioner, tracks: Mapping[str, FeatureTrack], tr
 def judged_proposals(captioner: Captioner, tracks: Sequence[FeatureTrack], truth: Sequence[Sequence[Event]]) -> Judged:
     """All that is proposed in the first window of each video; nothing is captioned.
 
-    Only videos without events can teach what it means that nothing stirs: without them it is not asked.
+    Only videos without events can teach what it means that nothing happens: without them it is not asked. A model that
+    nobody has shown any is asked how much they stir.
     """
     rows = iter(zip(tracks, truth, strict=True))
     columns: list[dict[str, Tensor]] = []
@@ -82,8 +79,8 @@ def judged_proposals(captioner: Captioner, tracks: Sequence[FeatureTrack], truth
             right.append(right_steps(spans_K2[own_K].cpu(), track, events))
         return replace(selection, kept_BK=torch.zeros_like(kept_BK))
 
-    quiet = any(not events for events in truth)
-    deque(in_batches(captioner, tracks, look, stirs=quiet), maxlen=0)
+    asked = [HAPPENING if captioner.happening is not None else STIR] if any(not events for events in truth) else []
+    deque(in_batches(captioner, tracks, look, asked=asked), maxlen=0)
     joined = {name: torch.cat([part[name] for part in columns]).double().numpy() for name in columns[0]}
     return Judged(joined, torch.cat(right).numpy())
 

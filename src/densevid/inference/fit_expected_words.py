@@ -32,7 +32,7 @@ LONGEST = 1000  # words of a sentence that count
 def fit_expected_words(source: FeatureSource, told: Annotations, vocabulary: Vocabulary) -> ExpectedWords:
     """The fit on all events that are told of videos that have features."""
     sums: _Sums | None = None
-    videos = [video for video in told.events if video in source]
+    videos = [video for video, events in told.events.items() if events and video in source]
     for x_NF, y_NV in _in_batches(source, told, vocabulary, videos):
         sums = sums or _Sums(x_NF.shape[1], y_NV.shape[1])
         sums.add(x_NF, y_NV)
@@ -128,10 +128,8 @@ def _by_span(events: Sequence[Event]) -> dict[tuple[float, float], list[str]]:
 
 
 def _mean(track: FeatureTrack, span: tuple[float, float]) -> Tensor:
-    """Of the features of a span of seconds, at least one step."""
-    start, end = np.rint(track.clock.steps(np.asarray(span))).astype(int)
-    start = min(max(start, 0), len(track) - 1)
-    return torch.from_numpy(track.values[start : max(start + 1, end)].astype(np.float64).mean(axis=0))
+    """Of the features of a span of seconds."""
+    return torch.from_numpy(track.values[slice(*track.whole_steps(*span))].astype(np.float64).mean(axis=0))
 
 
 def _shares(sentences: Sequence[str], vocabulary: Vocabulary) -> Tensor:

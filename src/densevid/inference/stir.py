@@ -6,11 +6,8 @@ stand still is what gives it away. This is one of the things a confidence can be
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import numpy.typing as npt
-import torch
 from torch import Tensor
 
 LEAST, ENOUGH = 1e-2, 1e-1  # of the size of the features: less is as little, and more says no more
@@ -22,12 +19,6 @@ def stirred(values_TF: npt.NDArray[np.floating]) -> npt.NDArray[np.float32]:
     size = max(float(np.linalg.norm(values, axis=1).mean()), 1e-12)
     change_T = np.concatenate([[0.0], np.linalg.norm(np.diff(values, axis=0), axis=1) / size])
     return np.cumsum(change_T).astype(np.float32)
-
-
-def side_by_side(sums: Sequence[npt.NDArray[np.float32]], device: torch.device) -> Tensor:
-    """B x T; a video that has ended stirs no more."""
-    longest = max(len(sum_T) for sum_T in sums)
-    return torch.from_numpy(np.stack([np.pad(sum_T, (0, longest - len(sum_T)), "edge") for sum_T in sums])).to(device)
 
 
 def stir_of(spans_BK2: Tensor, stirred_BT: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ choosing) is captioned, each event in the window it was found in. Nothing is eve
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, groupby
 
@@ -17,11 +17,11 @@ import torch
 from torch import Tensor
 
 from densevid.events import Event
+from densevid.inference.asked_of_steps import side_by_side, totals_of
 from densevid.inference.calibration import Calibration, event_columns, proposal_columns
 from densevid.inference.captioned_video import CaptionedVideo, ReadTrack, ReadVideos
 from densevid.inference.captioner import Captioner
 from densevid.inference.selection import WHOLE_VIDEO, Selection
-from densevid.inference.stir import side_by_side, stirred
 from densevid.inference.summary import SummaryRules, choose
 from densevid.inference.windows import Windows, exceeds, merge
 from densevid.progress import Watch, unwatched
@@ -61,9 +61,9 @@ class Storyteller:
             yield from tell(group)
 
     @property
-    def stirs(self) -> bool:
-        """Whether the confidence asks how much videos stir."""
-        return self.calibration is not None and self.calibration.stirs
+    def asked(self) -> list[str]:
+        """What the confidence asks of the steps of videos."""
+        return [] if self.calibration is None else self.calibration.asks
 
     def is_long(self, track: Track) -> bool:
         """Whether a video is read in more than one window."""
@@ -99,7 +99,7 @@ class Storyteller:
             self.watch("events", 1.0)
             return chosen
 
-        return in_batches(self.captioner, tracks, choose_some, self.watch, stirs=self.stirs)
+        return in_batches(self.captioner, tracks, choose_some, self.watch, asked=self.asked)
 
     def _chosen(self, judged: Selection, score_BK: Tensor, steps: int = 0) -> Selection:
         """What a summary keeps of each row, if a summary is wanted; `score_BK` ranks them."""
@@ -137,7 +137,7 @@ class Storyteller:
             return replace(selection, kept_BK=torch.zeros_like(selection.kept_BK))
 
         parts = (windows.part(track, number) for number in range(len(windows)))
-        deque(in_batches(self.captioner, parts, keep, stirs=self.stirs), maxlen=0)
+        deque(in_batches(self.captioner, parts, keep, asked=self.asked), maxlen=0)
         together = _stacked(found)
         start_W11 = windows.starts_W(together.reported_BK2)[:, None, None]
         kept_WK = together.kept_BK & (together.anchor_BK != WHOLE_VIDEO)
@@ -165,25 +165,25 @@ class Storyteller:
 
 
 def in_batches(
-    captioner: Captioner, tracks: Iterable[Track], judge: Judge, watch: Watch = unwatched, *, stirs: bool = False
+    captioner: Captioner, tracks: Iterable[Track], judge: Judge, watch: Watch = unwatched, *, asked: Sequence[str] = ()
 ) -> Iterator[CaptionedVideo]:
-    """Caption what `judge` leaves of every batch; it is told what was read of each video of the batch."""
+    """Caption what `judge` leaves of every batch; it is told what was read of each video of the batch, and `asked`."""
     steps: deque[int] = deque()
-    sums: deque[np.ndarray] = deque()
+    totals = totals_of(asked, captioner.happening)
+    kept: dict[str, deque[np.ndarray]] = {name: deque() for name in asked}
 
     def counted() -> Iterator[ReadTrack]:
         for read in map(captioner.read, tracks):
             steps.append(len(read.values_TF))
-            if stirs:
-                sums.append(stirred(read.values_TF))
+            for name, total in totals.items():
+                kept[name].append(total(read.values_TF))
             yield read
 
     def choose_some(selection: Selection) -> Selection:
         device, videos = selection.kept_BK.device, range(len(selection.kept_BK))
         own = torch.tensor([steps.popleft() for _ in videos], device=device)
-        return judge(
-            selection, ReadVideos(own, side_by_side([sums.popleft() for _ in videos], device) if stirs else None)
-        )
+        joined = {name: side_by_side([rows.popleft() for _ in videos], device) for name, rows in kept.items()}
+        return judge(selection, ReadVideos(own, joined))
 
     return captioner.captioned(counted(), choose=choose_some, watch=watch)
 

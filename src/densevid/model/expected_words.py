@@ -16,52 +16,28 @@ compare steps there and not in all features, of which much changes without anybo
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import ClassVar
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
-from densevid.artifacts import tensor_path
-from densevid.errors import InputError
 from densevid.model.exact import exact
+from densevid.model.fitted import Fitted
 
-FORMAT = 1
 EVENTS_AT_ONCE = 64  # their steps, P x T x R, are in memory together
-PARTS = ("usual_F", "directions_FR", "words_RV", "rarity_V")
 
 
 @dataclass(frozen=True, eq=False)
-class ExpectedWords:
-    """The usual features, R directions in which they differ, and what each says of every word: r_w d_w, and r_w.
+class ExpectedWords(Fitted):
+    """The usual features, R directions in which they differ, and what each says of every word: r_w d_w, and r_w."""
 
-    `about` is where they come from: what they were fitted on, and the provenance of their file.
-    """
-
+    called: ClassVar[str] = "expected words"
     usual_F: Tensor
     directions_FR: Tensor
     words_RV: Tensor
     rarity_V: Tensor
-    about: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def parts(self) -> dict[str, Tensor]:
-        """Every tensor by its name."""
-        return {name: getattr(self, name) for name in PARTS}
-
-    def made_by(self, provenance: Mapping[str, Any]) -> ExpectedWords:
-        """The same with the provenance of the file it is about to be written to."""
-        return replace(self, about={**self.about, "provenance": provenance})
-
-    def to(self, device: torch.device) -> ExpectedWords:
-        """The same on a device, in single precision."""
-        usual_F, directions_FR, words_RV, rarity_V = (part.to(device, torch.float32) for part in self.parts.values())
-        return ExpectedWords(usual_F, directions_FR, words_RV, rarity_V, self.about)
 
     def meanings(self, features_BTF: Tensor) -> Tensor:
         """Every step as far as words depend on it, B x T x R; exact, so that it does not depend on its batch."""
@@ -90,37 +66,6 @@ class ExpectedWords:
 
     def require_fit(self, features: int, words: int, where: Path | str) -> None:
         """Raise unless it is about so many features and words."""
-        rank = self.directions_FR.shape[-1:]
-        shapes = ((features,), (features, *rank), (*rank, words), (words,))
-        for (name, part), shape in zip(self.parts.items(), shapes, strict=True):
-            if part.shape != shape:
-                raise InputError(f"{where}: {name} is {tuple(part.shape)}, this model wants {shape}; fit it anew")
-            if not bool(part.isfinite().all()):
-                raise InputError(f"{where}: {name} holds NaN or infinity; fit it anew")
-
-    def save(self, path: Path, *, half_precision: bool = False) -> None:
-        """Write it."""
-        precision = torch.float16 if half_precision else torch.float32
-        stored = {name: part.to("cpu", precision).contiguous() for name, part in self.parts.items()}
-        for name, part in stored.items():
-            if not bool(part.isfinite().all()):
-                raise InputError(f"cannot write {path}: {name} does not fit into {precision}")
-        about = {"format": FORMAT, **self.about}
-        with tensor_path(path) as temporary:
-            save_file(stored, temporary, metadata={"densevid": json.dumps(about)})
-
-    @classmethod
-    def load(cls, path: Path) -> ExpectedWords:
-        """Read what `save` wrote."""
-        try:
-            with safe_open(path, "pt") as file:
-                tensors = {name: file.get_tensor(name).float() for name in file.keys()}  # noqa: SIM118
-                about = json.loads((file.metadata() or {}).get("densevid", "{}"))
-        except (OSError, SafetensorError, ValueError) as error:
-            raise InputError(f"{path}: not a readable safetensors file ({error})") from error
-        if tensors.keys() != set(PARTS) or not isinstance(about, dict):
-            raise InputError(f"{path}: not expected words: it holds {sorted(tensors)}, not {sorted(PARTS)}")
-        if about.pop("format", None) != FORMAT:
-            raise InputError(f"{path}: of another format than this densevid reads; fit it anew")
-        usual_F, directions_FR, words_RV, rarity_V = (tensors[name] for name in PARTS)
-        return cls(usual_F, directions_FR, words_RV, rarity_V, about)
+        rank = tuple(self.directions_FR.shape[-1:])
+        shapes = {"usual_F": (features,), "directions_FR": (features, *rank), "words_RV": (*rank, words)}
+        self.require_shapes({**shapes, "rarity_V": (words,)}, where)

@@ -4,8 +4,8 @@ The words first: encoder and captioner learn from clips as they are and, a littl
 copies learn on, each in an order of its own, and their mean goes on. Then where events are: proposals and masks learn,
 and the words' loss moves them too, while encoder and captioner stay what they are; four copies again. Learnt all at
 once, so few clips are learnt by heart: docs/bundled.md has the figures. At last shortly the same with many more videos
-in which nothing happens; and which words to expect of features is fitted to the same clips. A sitting that was stopped
-goes on; one that is done is not repeated.
+in which nothing happens; and what to expect of features is fitted to the same clips: which words, and whether there is
+anything to tell. A sitting that was stopped goes on; one that is done is not repeated.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from densevid.artifacts import provenance
-from densevid.checkpoint import EXPECTED_WORDS, WEIGHTS, load_model, model_files, save_model
+from densevid.checkpoint import WEIGHTS, load_model, model_files, save_model
 from densevid.config import load_config
 from densevid.data.clip_collection import ClipCollection
 from densevid.data.timeline_sources import ClipFeatures
 from densevid.errors import InputError
-from densevid.inference.fit_expected_words import fit_expected_words
+from densevid.inference.expectations import write_expectations
 from densevid.training.model_mean import mean_of_models
 from densevid.training.prepare import ClipFiles
 from densevid.training.run import TrainingJob, train
@@ -98,18 +98,16 @@ def train_bundled(
         before = write_mean(copies, folder.model)
         say(f"{before}: the mean of {sitting.copies} models")
     last = RunFolder(out / SITTINGS[-1].name)
-    write_expected_words(last.model, ClipFiles(data, split, data / "features"))
-    say(f"{last.model}: with the words to expect of features")
+    write_expected(last.model, ClipFiles(data, split, data / "features"))
+    say(f"{last.model}: with what to expect of features")
     return last.path
 
 
-def write_expected_words(model: Path, files: ClipFiles) -> None:
-    """Add to a model folder which words to expect, by the clips that it learnt from."""
+def write_expected(model: Path, files: ClipFiles) -> None:
+    """Add to a model folder what to expect of features, by the clips that it learnt from."""
     clips = ClipFeatures(ClipCollection.read(files.clips, features=files.features), files.split)
-    vocabulary = load_model(model, expected_words=False).vocabulary
-    expected = fit_expected_words(clips, clips.annotations(), vocabulary)
     block = provenance(inputs=[model / WEIGHTS, files.clips / "clips.json"], command="bundled_model", split=files.split)
-    expected.made_by(block).save(model / EXPECTED_WORDS)
+    write_expectations(model, clips, clips.annotations(), block)
 
 
 def _written(model: Path) -> float:

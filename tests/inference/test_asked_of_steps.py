@@ -1,0 +1,79 @@
+"""Whether anything happens in spans, against a loop; and a confidence that asks it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from densevid.data.annotations import Annotations
+from densevid.errors import InputError
+from densevid.events import Event
+from densevid.inference.asked_of_steps import happened, happening_of, side_by_side, totals_of
+from densevid.inference.calibration import Calibration
+from densevid.inference.captioner import Captioner
+from densevid.inference.fit_calibration import fit_calibration
+from densevid.inference.fit_happening import fit_happening
+from densevid.inference.storyteller import Storyteller
+from densevid.inference.summary import SummaryRules
+from densevid.tracks import FeatureTrack
+from made_source import Made
+from random_models import random_happening, random_model, random_track
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=4), st.integers(0, 5))
+def test_a_span_is_the_mean_of_its_steps(lengths: list[int], seed: int) -> None:
+    rng, happening = np.random.default_rng(seed), random_happening(3)
+    videos = [rng.normal(size=(steps, 3)).astype(np.float32) for steps in lengths]
+    spans = np.sort(rng.uniform(-1, max(lengths) + 1, size=(len(lengths), 6, 2)), axis=-1)
+    totals = side_by_side([happened(happening, values) for values in videos], torch.device("cpu"))
+    found = happening_of(torch.from_numpy(spans), totals, torch.tensor(lengths))
+    for video, values in enumerate(videos):
+        logits = happening.of_steps(values)
+        for place, (start, end) in enumerate(spans[video].round().astype(int)):
+            first = min(max(start, 0), len(values) - 1)  # what is past the end of a video is not asked about
+            mean = logits[first : max(end, first + 1)].mean()
+            assert found[video, place].item() == pytest.approx(-np.log1p(np.exp(-float(mean))), abs=1e-4)
+
+
+def dull(track: FeatureTrack) -> FeatureTrack:
+    """As lively as it was, but elsewhere."""
+    return replace(track, values=track.values - np.float32(2))
+
+
+def test_a_confidence_asks_whether_anything_happens_where_that_was_fitted() -> None:
+    loaded = random_model({}, {"min_proposals": 8, "max_proposals": 8})
+    lively = {f"l{number}": random_track(30, number) for number in range(8)}
+    quiet = {f"q{number}": dull(random_track(30, 20 + number)) for number in range(8)}
+    told = {video: list(Captioner(loaded).caption(track)[:4]) for video, track in lively.items()}
+    truth: dict[str, list[Event]] = told | {video: [] for video in quiet}
+    tracks = lively | quiet
+    learnt = {f"more {video}": events for video, events in truth.items()}
+    source = Made(
+        {f"more {video}": track.values for video, track in tracks.items()}, next(iter(tracks.values())).streams
+    )
+    happening = fit_happening(source, Annotations(learnt, {}, []))
+    captioner = Captioner(replace(loaded, happening=happening))
+    asked = fit_calibration(captioner, tracks, truth)
+    assert asked.asks == ["happening"]
+    assert asked.proposal.weights[asked.proposal.names.index("happening")] > 0
+    again = Calibration.of_table(asked.as_table())
+    rules = SummaryRules.of(captioner.config.inference, captioner.config.model.window)
+    teller = Storyteller(captioner, summary=rules, calibration=again)
+    together = [told.score_P for told in teller.told(tracks.values())]
+    alone = [next(iter(teller.told([track]))).score_P for track in tracks.values()]
+    for first, second in zip(together, alone, strict=True):
+        np.testing.assert_allclose(first, second, atol=1e-5)
+    surest = [max(scores, default=0.0) for scores in together]
+    assert min(surest[:8]) > max(surest[8:])
+    with pytest.raises(InputError, match=r"happening\.safetensors is missing"):
+        list(Storyteller(Captioner(loaded), summary=rules, calibration=again).told(tracks.values()))
+
+
+def test_what_is_asked_is_known_by_name() -> None:
+    assert list(totals_of(["stir"], None)) == ["stir"]
+    assert list(totals_of(["stir", "happening"], random_happening(3))) == ["stir", "happening"]

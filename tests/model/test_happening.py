@@ -1,0 +1,72 @@
+"""Whether anything happens: the formula step by step, and files that do not fit."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.torch import save_file
+
+from densevid.checkpoint import HAPPENING, LoadedModel, load_model, save_model
+from densevid.errors import InputError
+from densevid.model.happening import Happening
+from random_models import WIDTH, random_happening, random_model
+
+
+@given(st.integers(1, 7), st.integers(0, 20))
+def test_every_step_is_told_by_itself_and_by_its_change(steps: int, seed: int) -> None:
+    happening = random_happening(3)
+    values = np.random.default_rng(seed).normal(size=(steps, 3)).astype(np.float16)
+    value, change = happening.value_F.tolist(), happening.change_F.tolist()
+    for step, found in enumerate(happening.of_steps(values).tolist()):
+        here = values[step].astype(float)
+        before = values[step - 1].astype(float) if step else (values[1].astype(float) if steps > 1 else here)
+        wanted = float(happening.bias) + sum(
+            value[f] * here[f] + change[f] * abs(here[f] - before[f]) for f in range(3)
+        )
+        assert found == pytest.approx(wanted, abs=1e-4)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    loaded = random_model({}, {})
+    save_model(tmp_path / "model", LoadedModel(**{**vars(loaded), "happening": random_happening(WIDTH)}), {})
+    return tmp_path / "model"
+
+
+def test_it_travels_with_the_model_and_is_not_rounded(folder: Path) -> None:
+    loaded = load_model(folder)
+    assert loaded.happening is not None
+    save_model(folder, loaded, {}, half_precision=True)
+    again = load_model(folder).happening
+    assert again is not None and torch.equal(again.value_F, loaded.happening.value_F)
+    assert load_model(folder, fitted=False).happening is None
+
+
+@pytest.mark.parametrize("broken", ["garbage", "names", "format", "shape", "nan"])
+def test_a_file_that_does_not_fit_is_one_line(folder: Path, broken: str) -> None:
+    path, parts = folder / HAPPENING, random_happening(WIDTH).parts
+    if broken == "garbage":
+        path.write_bytes(b"no tensors")
+    elif broken == "names":
+        save_file({"other": torch.zeros(3)}, path)
+    elif broken == "format":
+        save_file(parts, path, metadata={"densevid": '{"format": 99}'})
+    else:
+        parts["change_F"] = parts["change_F"][1:] if broken == "shape" else parts["change_F"] * math.nan
+        save_file(parts, path, metadata={"densevid": '{"format": 1}'})
+    with pytest.raises(InputError, match=HAPPENING) as error:
+        load_model(folder)
+    assert "\n" not in str(error.value)
+
+
+def test_what_is_no_number_is_not_written(tmp_path: Path) -> None:
+    fit = Happening(torch.tensor([math.inf]), torch.zeros(1), torch.zeros(1))
+    with pytest.raises(InputError, match="value_F does not fit"):
+        fit.save(tmp_path / HAPPENING)
+    assert not list(tmp_path.iterdir())
