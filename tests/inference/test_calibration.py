@@ -82,3 +82,9 @@ def test_a_table_that_makes_no_sense_is_one_line(change: dict[str, object], said
     with pytest.raises(InputError, match=said) as error:
         Calibration.of_table({**calibration().as_table(), **change})
     assert "calibration.toml" in str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_curve_is_stretched_by_its_logit() -> None:
+    curve = LogisticCurve(("logit",), (1.5,), -0.25)
+    logit = torch.linspace(-3, 3, 7)
+    torch.testing.assert_close(curve.stretched(2.0, 0.5)({"logit": logit}), (3.0 * logit).sigmoid())

@@ -27,7 +27,8 @@ from densevid.model.masked_transformer import MaskedTransformer
 from densevid.reproduce import bundled_model, bundled_scores, bundled_training, quiet_videos
 from densevid.reproduce.bundled_card import card_text
 from densevid.reproduce.bundled_model import MOST_BYTES, main
-from densevid.reproduce.bundled_training import Sitting
+from densevid.reproduce.bundled_training import Copies, Lessons, Sitting
+from densevid.reproduce.train_models import Machine
 from made_videos import constant, make_video
 
 MODEL = {"width": 16, "hidden": 16, "heads": 2, "layers": 1, "window": 200, "kernels": [4, 8, 16, 32]}
@@ -98,7 +99,7 @@ def run_all(folder: Path) -> Path:
         shorter.setattr(bundled_training, "SITTINGS", tuple(map(shortened, bundled_training.SITTINGS)))
         asked = {"data": data, "preset": folder / "tiny.toml", "device": "cpu"}
         step("train", **asked, split="train-fit", out=folder / "twin-runs")
-        step("train", **asked, out=folder / "runs")
+        step("train", **asked, out=folder / "runs", parallel=2)
     step("pack", run=folder / "twin-runs" / LAST, data=data, timelines=folder / "dev", out=folder / "twin")
     step("pack", run=folder / "runs" / LAST, twin=folder / "twin", out=folder / "model")
     asked = {"clips": clips, "features": store, "out": scores, "each": 1}
@@ -230,3 +231,12 @@ def test_copies_that_learnt_on_become_their_mean(made: Path) -> None:
         for name, tensor in mean.items():
             if tensor.is_floating_point():
                 torch.testing.assert_close(tensor, (copies[0][name] + copies[1][name]) / 2)
+
+
+def test_a_copy_that_fails_in_its_process_is_one_line(tmp_path: Path) -> None:
+    missing = Lessons(tmp_path / "missing", "train", tmp_path / "runs", "bundled", Machine("cpu", parallel=2))
+    with pytest.raises(InputError, match=r"again-\d: .*missing") as error:
+        Copies(missing, Sitting("again", (), copies=2), start=None).learn()
+    assert "\n" not in str(error.value)
+    with pytest.raises(InputError, match="at least 1"):
+        step("train", data=tmp_path, out=tmp_path / "runs", parallel=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from pathlib import Path
 
 import av
@@ -58,6 +59,29 @@ def test_they_show_what_they_are_called(drawn: list[QuietVideo]) -> None:
             assert change.max() < 12, "it stays as it is, but for a camera's noise"
         if video.kind in ("still", "pattern", "slides"):
             assert light_THW[0].std() > 10, "there is something to see"
+
+
+def drawn_pictures(kind: str, seed: int, count: int = 20) -> list[np.ndarray]:
+    """Before they are encoded, ten a second."""
+    shown = KINDS[kind](np.random.default_rng(seed), Path("no photograph"), 10)
+    return [picture.astype(float) for picture in islice(shown, count)]
+
+
+def test_a_pattern_stays_or_rolls_and_a_colour_stays_or_pulses() -> None:
+    rolled, pulsed = [], []
+    for seed in range(12):
+        first, *_, last = drawn_pictures("pattern", seed)
+        np.testing.assert_allclose(np.sort(first.ravel()), np.sort(last.ravel()), atol=12)
+        rolled.append(np.abs(first - last).mean() > 8)
+        light = [picture.mean() for picture in drawn_pictures("flat", seed)]
+        pulsed.append(min(light) < 0.9 * light[0])
+    assert 0 < sum(rolled) < 12 > sum(pulsed) > 0
+
+
+def test_noise_has_one_middle_whatever_its_grain() -> None:
+    for seed in range(8):
+        light = [picture.mean() for picture in drawn_pictures("noise", seed, 6)]
+        assert np.std(light) < 12 and 20 < np.mean(light) < 235
 
 
 def test_the_same_seed_draws_the_same_and_another_does_not(drawn: list[QuietVideo], tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
 """Fit a model's confidence on videos it has not learnt from: what it says against what is true.
 
 First the curve that judges proposals, on everything that is proposed; then, with it, the curve that judges events, on
-what summaries hold. Both are a handful of numbers and go into the model folder.
+stories of them as long as a summary may be, however unsure: what is chosen is right more often than what is proposed.
+That is as true before a word is said, so it goes into the first curve, and the second adds what the words say. Both are
+a handful of numbers and go into the model folder.
 """
 
 from __future__ import annotations
@@ -54,11 +56,24 @@ def fit_calibration(captioner: Captioner, tracks: Mapping[str, FeatureTrack], tr
         raise InputError("no video has both features and true events; are the ids written the same way?")
     proposed = judged_proposals(captioner, [tracks[video] for video in videos], [truth[video] for video in videos])
     first = Calibration(proposed.curve(), AS_IT_IS)
-    rules = SummaryRules.of(captioner.config.inference, captioner.config.model.window)
+    settings = captioner.config.inference
+    rules = SummaryRules.of(settings, captioner.config.model.window, top=settings.summary_events)
     teller = Storyteller(captioner, summary=rules, calibration=first)
     told = judged_events(teller, [tracks[video] for video in videos], [truth[video] for video in videos])
     fitted = {"videos": len(videos), "proposals": len(proposed.right_N), "events": len(told.right_N), "iou": RIGHT_IOU}
-    return replace(first, event=told.curve(), fitted=fitted)
+    return replace(_settled(first.proposal, told), fitted=fitted)
+
+
+def _settled(proposal: LogisticCurve, told: Judged) -> Calibration:
+    """Both curves, the first as sure as the second is of a sentence that is as sure of its words as most."""
+    event = told.curve()
+    factor, words = event.weights
+    if factor <= 0:  # too few events to know better
+        return Calibration(proposal, event)
+    shift = words * float(told.columns["log_probability"].mean())
+    return Calibration(
+        proposal.stretched(factor, event.bias + shift), replace(event, weights=(1.0, words), bias=-shift)
+    )
 
 
 def judged_proposals(captioner: Captioner, tracks: Sequence[FeatureTrack], truth: Sequence[Sequence[Event]]) -> Judged:
@@ -86,7 +101,7 @@ def judged_proposals(captioner: Captioner, tracks: Sequence[FeatureTrack], truth
 
 
 def judged_events(teller: Storyteller, tracks: Sequence[FeatureTrack], truth: Sequence[Sequence[Event]]) -> Judged:
-    """All that summaries hold."""
+    """All that a teller's stories hold."""
     told = list(teller.told(tracks))
     score, words = (
         torch.from_numpy(np.concatenate([getattr(each, name) for each in told]))

@@ -48,6 +48,10 @@ class LogisticCurve:
         logit = sum(weight * columns[name] for name, weight in zip(self.names, self.weights, strict=True)) + self.bias
         return torch.as_tensor(logit).sigmoid()
 
+    def stretched(self, factor: float, shift: float) -> LogisticCurve:
+        """The curve whose logit is so many times this one's, and so much more."""
+        return LogisticCurve(self.names, tuple(factor * weight for weight in self.weights), factor * self.bias + shift)
+
     def as_table(self) -> dict[str, Any]:
         """The curve as TOML values."""
         return {"names": list(self.names), "weights": list(self.weights), "bias": self.bias}

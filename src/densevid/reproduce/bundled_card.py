@@ -65,7 +65,7 @@ with many more videos in which nothing happens. At last a ridge regression from 
 their words (`model/expected_words.py`), which has a say in which sentence of a beam of {beam} is said and where
 events are:
 
-    python -m densevid.reproduce.bundled_model train --data DATA --workers 8 --out RUNS
+    python -m densevid.reproduce.bundled_model train --data DATA --workers 2 --parallel 6 --out RUNS
 
 Choices were made on fifths of the training clips, held out in turn, and on `train-dev`, a tenth of them, always with
 sources of their own; then it learnt from all of them. The confidence is that of a twin of the same training that had

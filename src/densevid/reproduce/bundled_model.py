@@ -9,11 +9,12 @@ the model takes over. MSRVTT holds clips.json and clips/*.mp4; STORE their two-s
   python -m densevid.reproduce.bundled_model data   --clips MSRVTT --features STORE --out DATA
   python -m densevid.reproduce.bundled_model pixels --clips MSRVTT --features STORE --split train-dev --out DEV
   python -m densevid.reproduce.bundled_model pixels --clips MSRVTT --features STORE --split val --out VAL
-  python -m densevid.reproduce.bundled_model train  --data DATA --split train-fit --workers 8 --out TWIN-RUNS
+  python -m densevid.reproduce.bundled_model train  --data DATA --split train-fit --workers 2 --parallel 6 \\
+      --out TWIN-RUNS
   python -m densevid.reproduce.bundled_model pack   --run TWIN-RUNS/quiet --data DATA --timelines DEV --out TWIN
   python -m densevid.reproduce.bundled_model score  --model TWIN --clips MSRVTT --features STORE --on dev \\
       --timelines DEV --out SCORES
-  python -m densevid.reproduce.bundled_model train  --data DATA --workers 8 --out RUNS
+  python -m densevid.reproduce.bundled_model train  --data DATA --workers 2 --parallel 6 --out RUNS
   python -m densevid.reproduce.bundled_model pack   --run RUNS/quiet --twin TWIN --out MODEL
   python -m densevid.reproduce.bundled_model score  --model MODEL --clips MSRVTT --features STORE --on val \\
       --timelines VAL --videos VIDEOS --annotations train.json val_1.json val_2.json --out SCORES
@@ -21,7 +22,7 @@ the model takes over. MSRVTT holds clips.json and clips/*.mp4; STORE their two-s
 
 A fold, with timelines that are composed of features (METEOR needs densevid[eval]):
 
-  python -m densevid.reproduce.bundled_model train  --data DATA --split train-but0 --workers 8 --out RUNS0
+  python -m densevid.reproduce.bundled_model train  --data DATA --split train-but0 --workers 2 --parallel 6 --out RUNS0
   densevid timelines DATA --features DATA/features --split train-fold0 --videos 60 --out FOLD0
   python -m densevid.reproduce.bundled_model score  --model RUNS0/quiet/model --clips MSRVTT --features STORE \\
       --on fold0 --timelines FOLD0 --out SCORES
@@ -51,7 +52,8 @@ from densevid.inference.captioner import Captioner
 from densevid.inference.fit_calibration import fit_calibration
 from densevid.reproduce.bundled_card import write_card
 from densevid.reproduce.bundled_scores import Learnt, Subject, clip_scores, timeline_scores
-from densevid.reproduce.bundled_training import PRESET, train_bundled
+from densevid.reproduce.bundled_training import PRESET, Lessons, train_bundled
+from densevid.reproduce.train_models import Machine
 from densevid.tracks import FeatureTrack
 
 LEARNT, FITTED, CHOSEN = "train", "train-fit", "train-dev"
@@ -84,7 +86,10 @@ def make_pixels(args: argparse.Namespace) -> None:
 
 def make_runs(args: argparse.Namespace) -> None:
     """Five sittings of training, RUNS/quiet the last; a stopped one goes on."""
-    print(train_bundled(args.data, args.split, args.out, args.preset, device=args.device, workers=args.workers))
+    if args.parallel < 1:
+        raise InputError(f"--parallel must be at least 1, got {args.parallel}")
+    machine = Machine(args.device, args.parallel, args.workers)
+    print(train_bundled(Lessons(args.data, args.split, args.out, args.preset, machine)))
 
 
 def pack(args: argparse.Namespace) -> None:
@@ -201,6 +206,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parsers["score"].add_argument("--videos", type=Path, metavar="FOLDER", help="whole videos to caption")
     parsers["score"].add_argument("--annotations", type=Path, nargs="*", default=[], metavar="FILE")
     parsers["train"].add_argument("--workers", type=int, default=0, metavar="N", help="processes that compose (0)")
+    parsers["train"].add_argument("--parallel", type=int, default=1, metavar="N", help="copies that learn at once (1)")
     parsers["train"].add_argument("--split", default=LEARNT, metavar="NAME", help=f"what to learn from ({LEARNT})")
     parsers["train"].add_argument("--preset", default=PRESET, help="a preset or a file with other settings (bundled)")
     for name in ("data", "timelines"):

@@ -11,8 +11,8 @@ anything to tell. A sitting that was stopped goes on; one that is done is not re
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from densevid.artifacts import provenance
@@ -22,6 +22,8 @@ from densevid.data.clip_collection import ClipCollection
 from densevid.data.timeline_sources import ClipFeatures
 from densevid.errors import InputError
 from densevid.inference.expectations import write_expectations
+from densevid.reproduce.run_processes import finished
+from densevid.reproduce.train_models import Machine, Report
 from densevid.training.model_mean import mean_of_models
 from densevid.training.prepare import ClipFiles
 from densevid.training.run import TrainingJob, train
@@ -57,48 +59,75 @@ SITTINGS = (
 )
 
 
-def train_bundled(
-    data: Path,
-    split: str,
-    out: Path,
-    preset: str = PRESET,
-    *,
-    device: str | None = None,
-    workers: int = 0,
-    say: Callable[[str], None] = print,
-) -> Path:
+@dataclass(frozen=True)
+class Lessons:
+    """What is learnt from, where to and with what: all sittings have it in common."""
+
+    data: Path
+    split: str
+    out: Path
+    preset: str = PRESET
+    machine: Machine = field(default_factory=Machine)
+
+    @property
+    def files(self) -> ClipFiles:
+        """The clips."""
+        return ClipFiles(self.data, self.split, self.data / "features")
+
+    def learn(self, name: str, settings: Sequence[str], start: Path | None, say: Report = print) -> Path:
+        """One run to its end, OUT/NAME; gives its model."""
+        job = TrainingJob(
+            config=load_config(self.preset, [f"training.{setting}" for setting in settings]),
+            training=self.files,
+            out=self.out / name,
+            start_from=start,
+            resume=True,
+            device=self.machine.device,
+            workers=self.machine.workers,
+        )
+        say(f"{job.out}: learning")
+        return train(job, report=say)
+
+
+@dataclass(frozen=True)
+class Copies:
+    """The runs of a sitting that has several, as they travel to processes of their own."""
+
+    lessons: Lessons
+    sitting: Sitting
+    start: Path | None
+
+    def name(self, seed: int) -> str:
+        """Of the run with this seed."""
+        return f"{self.sitting.name}-{seed}"
+
+    def learn_one(self, seed: int) -> None:
+        """The run with this seed."""
+        self.lessons.learn(self.name(seed), (*self.sitting.settings, f"seed={seed}"), self.start)
+
+    def learn(self) -> list[Path]:
+        """All of them, as many at a time as share the device; gives their models."""
+        seeds = range(1, self.sitting.copies + 1)
+        for seed, error in finished(self.learn_one, seeds, self.lessons.machine.parallel):
+            if error is not None:
+                raise InputError(f"{self.lessons.out / self.name(seed)}: {error}")
+        return [RunFolder(self.lessons.out / self.name(seed)).model for seed in seeds]
+
+
+def train_bundled(lessons: Lessons, say: Report = print) -> Path:
     """All sittings, OUT/SITTING each; gives the folder of the last, whose `model` is the end of it."""
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise InputError("the bundled model is trained by one process, which takes the mean of its copies: no torchrun")
-
-    def learn(folder: RunFolder, settings: tuple[str, ...], start: Path | None) -> Path:
-        job = TrainingJob(
-            config=load_config(preset, [f"training.{setting}" for setting in settings]),
-            training=ClipFiles(data, split, data / "features"),
-            out=folder.path,
-            start_from=start,
-            resume=True,
-            device=device,
-            workers=workers,
-        )
-        say(f"{folder.path}: learning")
-        train(job, report=say)
-        return folder.model
-
     before: Path | None = None
     for sitting in SITTINGS:
-        folder = RunFolder(out / sitting.name)
         if not sitting.copies:
-            before = learn(folder, sitting.settings, before)
+            before = lessons.learn(sitting.name, sitting.settings, before, say)
             continue
-        copies = [
-            learn(RunFolder(out / f"{sitting.name}-{seed}"), (*sitting.settings, f"seed={seed}"), before)
-            for seed in range(1, sitting.copies + 1)
-        ]
-        before = write_mean(copies, folder.model)
+        models = Copies(lessons, sitting, before).learn()
+        before = write_mean(models, RunFolder(lessons.out / sitting.name).model)
         say(f"{before}: the mean of {sitting.copies} models")
-    last = RunFolder(out / SITTINGS[-1].name)
-    write_expected(last.model, ClipFiles(data, split, data / "features"))
+    last = RunFolder(lessons.out / SITTINGS[-1].name)
+    write_expected(last.model, lessons.files)
     say(f"{last.model}: with what to expect of features")
     return last.path
 

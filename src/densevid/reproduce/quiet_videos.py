@@ -25,7 +25,7 @@ from densevid.video.composition import ENCODER, pictures
 Picture = npt.NDArray[np.uint8]  # height x width x 3, red green blue
 Draw = Callable[[np.random.Generator, Path, int], Iterator[Picture]]  # the last is the frame rate
 WIDTH, HEIGHT = 224, 168
-RATES = (8, 10, 12, 15, 20, 24, 25, 30, 50)
+RATES = (5, 6, 8, 10, 12, 15, 20, 24, 25, 30, 50, 60)
 SIZES = (0.75, 1.0, 1.0, 1.5, 2.0, 3.0)  # times what is drawn
 QUALITIES = (18, 23, 28, 34)  # x264's constant rate factor
 SECONDS = 8.0
@@ -86,33 +86,43 @@ def black(rng: np.random.Generator, _: Path, __: int) -> Iterator[Picture]:
     return _grainy(rng, np.full((HEIGHT, WIDTH, 3), level, np.float32), float(grain))
 
 
-def flat(rng: np.random.Generator, _: Path, __: int) -> Iterator[Picture]:
-    """Grey or another colour, even or running over into a second one."""
+def flat(rng: np.random.Generator, _: Path, rate: int) -> Iterator[Picture]:
+    """Grey or another colour, even or running over into a second one; it stays, or it comes and goes."""
     colours = rng.integers(20, 236, size=(2, 1 if rng.random() < 0.5 else 3)).astype(np.float32)
     if rng.random() < 0.6:
         colours[1] = colours[0]
     share = np.linspace(0, 1, WIDTH, dtype=np.float32)[None, :, None]
     picture = (1 - share) * colours[0] + share * colours[1] + np.zeros((HEIGHT, 1, 3), np.float32)
-    return _grainy(rng, picture, float(rng.choice([0.0, 0.0, 2.0, 6.0])))
+    seen = _grainy(rng, picture, float(rng.choice([0.0, 0.0, 2.0, 6.0])))
+    return seen if rng.random() < 0.7 else _pulsing(rng, seen, rate)
 
 
 def noise(rng: np.random.Generator, _: Path, __: int) -> Iterator[Picture]:
-    """A screen without a programme: every picture another, in grains of any size."""
+    """A screen without a programme: every picture another, in grains of any size, of all greys or two, or in clouds."""
     grain, depth = int(rng.choice([1, 1, 2, 4, 8])), 1 if rng.random() < 0.5 else 3
     middle, spread = rng.uniform(60, 190), rng.uniform(8, 110)
+    blur, lit = float(rng.choice([0.0, 0.0, 0.0, 2.0, 6.0, 12.0])), float(rng.choice([0.0, 0.0, 0.02, 0.2, 0.5]))
+    size = (HEIGHT // grain, WIDTH // grain, depth)
     while True:
-        small = rng.normal(middle, spread, size=(HEIGHT // grain, WIDTH // grain, depth)).clip(0, 255).astype(np.uint8)
-        sized = cv2.resize(small, (WIDTH, HEIGHT), interpolation=cv2.INTER_NEAREST)
+        small = rng.normal(size=size) if not lit else (rng.random(size) < lit) * 2.0 - 1.0
+        small = np.asarray(cv2.GaussianBlur(small, (0, 0), blur), np.float64).reshape(size) if blur else small
+        small = (small - small.mean()) / max(float(small.std()), 1e-9)
+        shown = (middle + spread * small).clip(0, 255).astype(np.uint8)
+        sized = cv2.resize(shown, (WIDTH, HEIGHT), interpolation=cv2.INTER_NEAREST)
         yield np.asarray(np.broadcast_to(sized.reshape(HEIGHT, WIDTH, depth), (HEIGHT, WIDTH, 3)), np.uint8)
 
 
-def pattern(rng: np.random.Generator, _: Path, __: int) -> Iterator[Picture]:
-    """A test card: bars or squares of a few colours."""
+def pattern(rng: np.random.Generator, _: Path, rate: int) -> Iterator[Picture]:
+    """A test card: bars, squares or a slope of a few colours; it stays, or it rolls by."""
     colours = rng.integers(0, 256, size=(8, 3)).astype(np.float32)
     size = int(rng.integers(8, 40))
     rows, columns = np.arange(HEIGHT) // size, np.arange(WIDTH) // size
     number = (columns[None] + (rows[:, None] if rng.random() < 0.5 else 0 * rows[:, None])) % len(colours)
-    return _grainy(rng, colours[number], 0.0)
+    picture = colours[number]
+    if rng.random() < 0.3:
+        picture = np.asarray(cv2.GaussianBlur(picture, (0, 0), size / 2), np.float32)
+    seen = _grainy(rng, picture, float(rng.choice([0.0, 0.0, 0.0, 4.0])))
+    return seen if rng.random() < 0.6 else _rolling(rng, seen, rate)
 
 
 def still(rng: np.random.Generator, photograph: Path, rate: int) -> Iterator[Picture]:
@@ -169,6 +179,22 @@ def _grainy(rng: np.random.Generator, picture: npt.NDArray[np.float32], grain: f
     while True:
         seen = picture + rng.normal(0, grain, size=picture.shape) if grain else picture
         yield np.asarray(seen.clip(0, 255), np.uint8)
+
+
+def _pulsing(rng: np.random.Generator, shown: Iterator[Picture], rate: int) -> Iterator[Picture]:
+    """Darker and lighter again, slowly or all at once."""
+    seconds, sudden = rng.uniform(0.5, 6), rng.random() < 0.5
+    for number, picture in enumerate(shown):
+        light = (1 + np.cos(2 * np.pi * number / rate / seconds)) / 2
+        yield np.asarray(picture * (np.round(light) if sudden else light), np.uint8)
+
+
+def _rolling(rng: np.random.Generator, shown: Iterator[Picture], rate: int) -> Iterator[Picture]:
+    """Moving on at a constant speed, what leaves on one side coming back on the other."""
+    speed = rng.uniform(-60, 60, size=2) * (rng.random(2) < 0.7)  # pixels a second
+    for number, picture in enumerate(shown):
+        down, right = (speed * number / rate).astype(int).tolist()
+        yield np.roll(picture, (down, right), axis=(0, 1))
 
 
 def _encode(path: Path, shown: Iterator[Picture], form: _Form) -> None:
