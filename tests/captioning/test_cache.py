@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 
@@ -38,12 +39,26 @@ def test_a_second_run_needs_no_torch(video, fresh_cache) -> None:
 def test_a_damaged_cache_is_made_again(damage, video, fresh_cache) -> None:
     assert main(["caption", str(video), "--format", "json"]) == 0
     first = [*read_events(video.parent / "clip.densevid.json").values()]
-    entries = [file for kind in ("events", "features") for file in (fresh_cache / kind).iterdir()]
-    assert len(entries) == 2
+    entries = [file for file in fresh_cache.rglob("*") if file.is_file()]
+    assert sorted(entry.suffix for entry in entries) == [".json", ".onnx", ".safetensors"]
     for entry in entries:
+        entry.unlink()  # the networks are links to those of other tests
         entry.write_bytes(damage)
     assert main(["caption", str(video), "--format", "json"]) == 0
     assert [*read_events(video.parent / "clip.densevid.json").values()] == first
+    assert all(entry.read_bytes() != damage for entry in entries), "and kept again"
+
+
+def test_a_network_that_was_cut_short_is_made_again(video, fresh_cache) -> None:
+    assert main(["caption", str(video), "--format", "json"]) == 0
+    (network,) = fresh_cache.glob("*.onnx")
+    whole = network.read_bytes()
+    network.unlink()
+    network.write_bytes(whole[: len(whole) // 2])
+    shutil.rmtree(fresh_cache / "events")
+    shutil.rmtree(fresh_cache / "features")
+    assert main(["caption", str(video), "--format", "json"]) == 0
+    assert network.read_bytes() == whole
 
 
 def test_the_cache_stays_under_its_limit(tmp_path, fresh_cache, monkeypatch) -> None:

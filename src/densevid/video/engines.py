@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -25,7 +26,7 @@ def run_on(device: Device, name: str, build: Callable[[], Network]) -> PicturesT
         from densevid.video.torch_network import TorchNetwork
 
         return TorchNetwork(build(), "cuda")
-    return OnnxNetwork(_cached_onnx(name, build))
+    return _onnx_network(name, build)
 
 
 def chosen_device(device: Device) -> Literal["cpu", "cuda"]:
@@ -41,15 +42,13 @@ def chosen_device(device: Device) -> Literal["cpu", "cuda"]:
     return "cpu"
 
 
-def _cached_onnx(name: str, build: Callable[[], Network]) -> Path | bytes:
-    """The network's ONNX file, written on first use; where no cache can be written it stays in memory."""
+def _onnx_network(name: str, build: Callable[[], Network]) -> OnnxNetwork:
+    """The network from its file in the cache; made anew, and kept if that can be, where there is none that works."""
     path = cache_folder() / f"{name}-{WRITER_VERSION}.onnx"
-    if path.is_file():
-        return path
-    content = onnx_bytes(build())
     try:
-        with atomic_path(path) as temporary:
-            temporary.write_bytes(content)
-    except (OSError, InputError):
-        return content
-    return path
+        return OnnxNetwork(path)
+    except Exception:  # not there, cut short, may not be read: onnxruntime has no class above its errors
+        content = onnx_bytes(build())
+    with suppress(OSError, InputError), atomic_path(path) as temporary:
+        temporary.write_bytes(content)
+    return OnnxNetwork(content)
