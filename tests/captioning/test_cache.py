@@ -11,6 +11,7 @@ import pytest
 from densevid.cli import main
 from densevid.events import read_events
 from made_videos import constant, make_video
+from ordinary_user import run_as_ordinary_user
 
 
 def test_a_second_run_decodes_nothing_and_says_the_same(video, fresh_cache, monkeypatch) -> None:
@@ -75,3 +76,19 @@ def test_without_a_cache_nothing_is_kept(video, fresh_cache) -> None:
     before = set(fresh_cache.iterdir())
     assert main(["caption", str(video), "--no-cache", "--format", "json"]) == 0
     assert set(fresh_cache.iterdir()) - before <= {fresh_cache / file.name for file in fresh_cache.glob("*.onnx")}
+
+
+@pytest.mark.parametrize("limit", ["4 GB", "-1", "1e9", "x"])
+def test_a_limit_that_is_no_number_is_told_before_the_work(limit, video, fresh_cache, monkeypatch, capsys) -> None:
+    monkeypatch.setenv("DENSEVID_CACHE_BYTES", limit)
+    assert main(["caption", str(video), "--format", "json"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("densevid: DENSEVID_CACHE_BYTES must be a whole number of bytes") and said.count("\n") == 1
+    assert not (fresh_cache / "features").exists()
+
+
+def test_a_cache_that_may_not_be_entered_is_not_needed(video, tmp_path) -> None:
+    (tmp_path / "locked").mkdir(mode=0)
+    done = run_as_ordinary_user(["caption", str(video), "--format", "json"], DENSEVID_CACHE=str(tmp_path / "locked"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert read_events(video.parent / "clip.densevid.json")["clip"]

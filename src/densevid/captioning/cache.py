@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -36,9 +37,10 @@ class CachedTrack:
 
 @dataclass(frozen=True)
 class Cache:
-    """Entries by key; without a folder it keeps nothing."""
+    """Entries by key; without a folder it keeps nothing. `limit` is what its features may take, in bytes."""
 
     folder: Path | None
+    limit: int = USUAL_LIMIT
 
     def events(self, key: str) -> dict[str, Any] | None:
         """A plain value that was kept under this key."""
@@ -57,8 +59,8 @@ class Cache:
 
     def track(self, key: str, recipe: str) -> CachedTrack | None:
         """The features of a file, by the key of its content and the id of the recipe."""
-        path = self._path("features", hash_of({"content": key, "recipe": recipe, "format": FORMAT}), "safetensors")
-        if path is None or not path.is_file():
+        path = self._track_path(key, recipe)
+        if path is None:
             return None
         from densevid.captioning.track_file import read_track
 
@@ -68,14 +70,17 @@ class Cache:
 
     def keep_track(self, key: str, recipe: str, cached: CachedTrack) -> None:
         """Keep the features of a file, and drop what has not been used for longest."""
-        path = self._path("features", hash_of({"content": key, "recipe": recipe, "format": FORMAT}), "safetensors")
+        path = self._track_path(key, recipe)
         if path is None:
             return
         from densevid.captioning.track_file import write_track
 
         with suppress(OSError, InputError):
             write_track(path, cached)
-            _drop_oldest(path.parent, _limit())
+            _drop_oldest(path.parent, self.limit)
+
+    def _track_path(self, key: str, recipe: str) -> Path | None:
+        return self._path("features", hash_of({"content": key, "recipe": recipe, "format": FORMAT}), "safetensors")
 
     def _path(self, kind: str, key: str, suffix: str) -> Path | None:
         return self.folder / kind / f"{key}.{suffix}" if self.folder else None
@@ -83,7 +88,7 @@ class Cache:
 
 def usual_cache() -> Cache:
     """The user's own."""
-    return Cache(cache_folder())
+    return Cache(cache_folder(), _limit())
 
 
 def content_key(path: Path) -> str:
@@ -102,10 +107,11 @@ def code_key(folders: Iterable[Path]) -> str:
 
 
 def _limit() -> int:
-    try:
-        return int(os.environ.get(LIMIT_VARIABLE, USUAL_LIMIT))
-    except ValueError:
-        raise InputError(f"{LIMIT_VARIABLE} must be a number of bytes, got {os.environ[LIMIT_VARIABLE]!r}") from None
+    """What the user allows; a wrong word is told before any work, for a limit that is not kept helps nobody."""
+    given = os.environ.get(LIMIT_VARIABLE, "").strip()
+    if given and not re.fullmatch(r"[0-9]{1,18}", given):
+        raise InputError(f"{LIMIT_VARIABLE} must be a whole number of bytes, as in {USUAL_LIMIT}; got {given!r:.40}")
+    return int(given) if given else USUAL_LIMIT
 
 
 def _drop_oldest(folder: Path, limit: int) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from densevid.artifacts import atomic_path
+from densevid.artifacts import tensor_path
 from densevid.captioning.cache import CachedTrack
 from densevid.errors import InputError
 from densevid.tracks import Clock, FeatureTrack
@@ -21,11 +21,8 @@ def write_track(path: Path, cached: CachedTrack) -> None:
     edges = track.clock.seconds(np.arange(len(track) + 1))
     about = {"streams": track.streams, "recipe": track.recipe, "duration": track.duration, "warning": cached.warning}
     arrays = {"values": np.ascontiguousarray(track.values), "edges": edges}
-    try:
-        with atomic_path(path) as temporary:
-            save_file(arrays, temporary, metadata={"densevid": json.dumps(about)})
-    except SafetensorError as error:  # a full disk, for one, which it does not tell as an OSError
-        raise InputError(f"cannot write {path}: {error}") from error
+    with tensor_path(path) as temporary:
+        save_file(arrays, temporary, metadata={"densevid": json.dumps(about)})
 
 
 def read_track(path: Path, recipe: str) -> CachedTrack | None:
