@@ -116,6 +116,8 @@ def test_an_event_can_be_repeated(opened: Opened, document: TimelineDocument) ->
     page.keyboard.press("Space")
     wait_until(page, f"{TIME} < 10.4 && {TIME} >= 9.4 && !{PAUSED}")
     assert page.get_attribute("#loop", "aria-pressed") == "true"
+    page.keyboard.press("Shift+L")
+    assert page.get_attribute("#loop", "aria-pressed") == "false", "the help writes it as a capital"
     last = replace(document, events=(ShownEvent(Event(10.5, 12, "the very end")),))
     page = opened(last, at="#t=11.7")
     wait_until(page, f"{PLACE} === 0")

@@ -58,6 +58,22 @@ def test_space_pauses_an_event_that_was_clicked_in_the_list(opened: Opened, docu
     wait_until(page, f"{TIME} < 3.4")
 
 
+def test_space_and_arrows_are_the_players_own_once_it_has_the_focus(
+    opened: Opened, document: TimelineDocument
+) -> None:
+    page = opened(document)
+    note = "(video) => ['play', 'pause'].forEach((n) => video.addEventListener(n, () => (window.log ??= []).push(n)))"
+    page.locator("video").evaluate(note)
+    page.click("video", position={"x": 60, "y": 60})
+    wait_until(page, f"{TIME} > 0.1 && document.activeElement === document.querySelector('video')")
+    page.keyboard.press("Space")
+    page.wait_for_timeout(200)
+    assert page.evaluate("window.log") == ["play", "pause"], "toggled once, not there and back"
+    page.keyboard.press("Space")
+    page.wait_for_timeout(200)
+    assert page.evaluate("window.log") == ["play", "pause", "play"]
+
+
 def test_a_link_to_the_start_of_an_event_means_that_event(opened: Opened, document: TimelineDocument) -> None:
     events = shown((0, 8, 0.58), (3.004, 5, 0.16), (3.004, 6, 0.12))
     page = opened(replace(document, events=events), at="#t=3.00")

@@ -19,15 +19,18 @@ function startKeyboard({ move, toggleLoop, copyCurrent }) {
     if (press.ctrlKey || press.metaKey || press.altKey || enlarged.open) return;
     if (press.key === "Escape") leaveSearch(press);
     else if (press.target === search) typeInSearch(press, move);
-    else if (keys[press.key] && !usedByItself(press)) {
+    else if (keys[keyName(press)] && !usedByItself(press)) {
       press.preventDefault();
-      keys[press.key]();
+      keys[keyName(press)]();
     }
   });
 }
 
+// L is l: with Shift or Caps Lock a letter means the same.
+const keyName = ({ key }) => (key.length === 1 ? key.toLowerCase() : key);
+
 function usedByItself(press) {
-  if (press.target === video) return press.key.startsWith("Arrow"); // the player's own sliders
+  if (press.target === video) return press.key === " " || press.key.startsWith("Arrow"); // the player's own buttons, sliders
   if (press.target.matches("input, textarea, select, [contenteditable]")) return true;
   if (events.some((event) => event.button === press.target)) return false; // Enter chooses an event, space is the player's
   return press.key === " " && press.target.matches("button, summary, a");
