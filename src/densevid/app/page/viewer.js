@@ -2,7 +2,7 @@
 
 const home = document.getElementById("home");
 const viewer = document.getElementById("viewer");
-const frame = document.getElementById("timeline");
+let frame = null;
 const name = document.getElementById("viewer-name");
 const downloads = document.getElementById("downloads");
 
@@ -20,14 +20,28 @@ export function showTimeline(entry) {
     link.setAttribute("aria-label", `Download ${words}`);
     return link;
   }));
-  if (frame.getAttribute("src") !== entry.links.html) frame.src = entry.links.html;
-  frame.onload = () => frame.contentWindow?.focus(); // its keys work at once
+  if (frame?.getAttribute("src") === entry.links.html) return;
+  frame?.remove();
+  frame = makeFrame(entry.links.html);
+  viewer.append(frame);
+}
+
+// A frame for each visit: another address in the same one would be one more step for the browser's Back.
+function makeFrame(address) {
+  const made = document.createElement("iframe");
+  made.id = "timeline";
+  made.title = "Timeline";
+  made.allow = "fullscreen";
+  made.src = address;
+  made.addEventListener("load", () => made.contentWindow?.focus()); // its keys work at once
+  return made;
 }
 
 export function showHome() {
   if (!viewer.hidden) document.getElementById("choose").focus({ preventScroll: true });
   viewer.hidden = true;
   home.hidden = false;
-  frame.removeAttribute("src");
+  frame?.remove();
+  frame = null;
   document.title = "densevid";
 }
