@@ -55,8 +55,16 @@ async function deliver({ file, onChange, resolve, signal }) {
         break;
       }
       onChange({ state: "held", done: 0 });
-      await new Promise((go) => setTimeout(go, 1000 * Math.min(error.retryAfter || 5, 30)));
+      await pause(Math.min(error.retryAfter || 5, 30), signal);
     }
   }
   resolve(null);
+}
+
+// A cancel ends it at once: others wait for the place.
+function pause(seconds, signal) {
+  return new Promise((go) => {
+    setTimeout(go, 1000 * seconds);
+    signal.addEventListener("abort", go);
+  });
 }
