@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import sys
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from densevid.app.job import Job
 from densevid.app.settings import Limits, Settings
 from made_videos import constant, make_video
 from running_server import running, served
@@ -218,6 +220,123 @@ def test_cancelling_stops_the_work(visit: Callable[[str], Page], made: Path, tmp
         assert page.locator("#announcer").text_content() == f"{made.name}: removed"
 
 
+KEPT = "() => JSON.parse(localStorage['densevid.jobs'] ?? '[]').length"
+
+
+def wait_for(page: Page, script: str) -> None:
+    """Ask until it is so; the page's own policy forbids Playwright to wait inside it."""
+    for _ in range(100):
+        if page.evaluate(script):
+            return
+        page.wait_for_timeout(100)
+    raise AssertionError(f"never: {script}")
+
+
+def test_a_double_click_removes_one_video_and_no_other(
+    visit: Callable[[str], Page], made: Path, tmp_path: Path
+) -> None:
+    with running(playing(tmp_path, "hang")) as server:
+        page = visit(server.address)
+        page.route("**/jobs/*", lambda route: (page.wait_for_timeout(300), route.continue_()))
+        page.set_input_files("#choose", [file(f"{name}.mp4", made.read_bytes()) for name in ("one", "two", "three")])
+        wait_for(page, f"({KEPT})() === 3")
+        page.locator(".card").filter(has_text="two.mp4").locator(".remove").dblclick()
+        page.locator(".card").filter(has_text="two.mp4").wait_for(state="detached")
+        page.wait_for_timeout(500)
+        assert page.locator(".card-name").all_text_contents() == ["one.mp4", "three.mp4"]
+        assert page.evaluate(KEPT) == 2 and len([path for path in tmp_path.iterdir() if path.is_dir()]) == 2
+
+
+def test_a_server_that_does_not_answer_at_first_costs_no_job(
+    visit: Callable[[str], Page], made: Path, tmp_path: Path
+) -> None:
+    with running(playing(tmp_path, "quick")) as server:
+        page = visit(server.address)
+        page.set_input_files("#choose", [file(f"{name}.mp4", made.read_bytes()) for name in ("one", "two")])
+        page.locator("#count:has-text('2 of 2 done')").wait_for(timeout=LONG)
+        for what in ("**/limits", "**/jobs?*"):
+            page.route(what, lambda route: route.abort(), times=1)
+            page.reload()
+            page.locator("#trouble:has-text('The server does not answer')").wait_for()
+            page.locator("#count:has-text('2 of 2 done')").wait_for()
+            assert page.evaluate(KEPT) == 2 and page.locator("#trouble").is_hidden()
+
+
+def test_tabs_know_of_each_others_videos(visit: Callable[[str], Page], made: Path, tmp_path: Path) -> None:
+    with running(playing(tmp_path, "quick")) as server:
+        first, second = visit(server.address), visit(server.address)
+        for page, name in ((first, "one"), (second, "two")):
+            page.set_input_files("#choose", [file(f"{name}{part}.mp4", made.read_bytes()) for part in "ab"])
+        for page in (first, second):
+            page.locator("#count:has-text('4 of 4 done')").wait_for(timeout=LONG)
+        remove = card(first, "twoa.mp4", "done").locator(".remove")
+        remove.click()
+        remove.click()
+        for page in (first, second):
+            page.locator("#count:has-text('3 of 3 done')").wait_for()
+            assert page.evaluate(KEPT) == 3
+
+
+def test_back_shows_the_timeline_again(visit: Callable[[str], Page], made: Path, tmp_path: Path) -> None:
+    with running(playing(tmp_path, "quick")) as server:
+        page = visit(server.address)
+        page.set_input_files("#choose", [file(f"{name}.mp4", made.read_bytes()) for name in ("one", "two")])
+        page.locator("#count:has-text('2 of 2 done')").wait_for(timeout=LONG)
+        for name in ("one", "two"):
+            card(page, name, "done").locator(".open").click()
+            page.frame_locator("#timeline").locator("text=the html of video").wait_for()
+            page.click(".back")
+        for title in ("two.mp4", "densevid", "one.mp4", "densevid"):
+            page.go_back()
+            wait_for(page, f"document.title.startsWith({title!r})")
+            if title != "densevid":
+                page.frame_locator("#timeline").locator("text=the html of video").wait_for()
+            else:
+                assert page.locator("#viewer").is_hidden()
+
+
+def test_more_videos_than_one_question_holds(visit: Callable[[str], Page], made: Path, tmp_path: Path) -> None:
+    many = 130
+    for number in range(many):
+        folder = tmp_path / f"{number:032x}"
+        folder.mkdir()
+        shutil.copyfile(made, folder / "video")
+        Job(folder, f"video {number}.mp4", made.stat().st_size, created=number).save()
+    with running(playing(tmp_path, "hang")) as server:
+        page = visit(server.address)
+        page.evaluate(f"() => localStorage['densevid.jobs'] = JSON.stringify({[f'{n:032x}' for n in range(many)]})")
+        page.reload()
+        page.locator(f".card >> nth={many - 1}").wait_for()
+        card(page, "video 0.mp4", "running").locator("text=· 50 %").wait_for(timeout=LONG)
+        assert page.locator(".card[data-state=queued]").count() == many - 1, "none is taken for deleted"
+
+
+def test_a_held_upload_that_is_cancelled_makes_room(visit: Callable[[str], Page], made: Path, tmp_path: Path) -> None:
+    with running(playing(tmp_path, "hang", waiting=1)) as server:
+        page = visit(server.address)
+        page.set_input_files("#choose", made)
+        card(page, made.name, "running")
+        page.set_input_files("#choose", [file(f"{name}.mp4", made.read_bytes()) for name in ("b", "c", "d", "e", "f")])
+        page.locator(".card[data-state=held] >> nth=2").wait_for()
+        card(page, "f.mp4", "new")
+        card(page, "", "held").locator(".remove").click()
+        card(page, "f.mp4", "held", timeout=5000)
+
+
+def test_a_shared_address_leaves_a_small_timeline(visit: Callable[[str], Page], made: Path, tmp_path: Path) -> None:
+    with running(playing(tmp_path, "quick")) as server:
+        page = visit(server.address)
+        page.set_input_files("#choose", made)
+        page.locator("#viewer").wait_for(timeout=LONG)
+        told = {"results": {"made": [{"timestamp": [0, 2], "sentence": "a thing happens", "proposal_score": 1}]}}
+        next(tmp_path.glob("*/video.densevid.json")).write_text(json.dumps(told))
+        page.evaluate("() => localStorage.clear()")
+        page.reload()
+        page.locator("#viewer").wait_for()
+        page.click(".back")
+        card(page, made.name, "done").locator(".small-timeline i").wait_for(timeout=5000)
+
+
 def test_a_server_that_dies_in_the_middle_goes_on_where_it_was(
     visit: Callable[[str], Page], model: Path, made: Path, tmp_path: Path
 ) -> None:
@@ -225,6 +344,7 @@ def test_a_server_that_dies_in_the_middle_goes_on_where_it_was(
         port = free.getsockname()[1]
     with served(tmp_path, "--model", str(model), port=port) as (address, process):
         page = visit(address)
+        assert "server" not in page.request.get(f"{address}/limits").headers, "nobody is told what it runs on"
         page.set_input_files("#choose", [file(f"{name}.mp4", made.read_bytes()) for name in ("first", "second")])
         card(page, "", "running")
         page.locator(".card:not([data-state=uploading]):not([data-state=new])").nth(1).wait_for()

@@ -8,6 +8,7 @@ export class Failure extends Error {
   }
 }
 
+const MOST_IDS = 100; // that the server answers for at a time
 const SILENT = "The server does not answer.";
 
 async function ask(path, options = {}) {
@@ -27,8 +28,12 @@ export const limits = () => ask("/limits");
 export const remove = (id) => ask(`/jobs/${id}`, { method: "DELETE" });
 
 export async function jobs(ids) {
-  const query = ids.map((id) => `id=${id}`).join("&");
-  return (await ask(`/jobs?${query}`)).jobs;
+  const found = [];
+  for (let first = 0; first < ids.length; first += MOST_IDS) {
+    const query = ids.slice(first, first + MOST_IDS).map((id) => `id=${id}`).join("&");
+    found.push(...(await ask(`/jobs?${query}`)).jobs);
+  }
+  return found;
 }
 
 // The events of a finished job: {timestamp: [start, end], sentence, proposal_score} each.

@@ -2,33 +2,20 @@
 
 import * as api from "./api.js";
 import { makeCard, showCard, showEvents, status } from "./cards.js";
+import { drop, keep, known, onOtherTab } from "./memory.js";
 import { send, size } from "./uploads.js";
 import { showHome, showTimeline } from "./viewer.js";
 
-const MEMORY = "densevid.jobs"; // the ids this browser knows; the server lists them to nobody
 const POLL = 600;
 const entries = []; // newest last
 const element = (id) => document.getElementById(id);
 let limit = 0;
+let arrived = false; // the server has told its limits and what became of the jobs of earlier visits
 let polling = 0;
 let unanswered = 0;
 
 const active = (entry) => entry.id && !["done", "failed"].includes(entry.state);
-
-function remember() {
-  try {
-    localStorage.setItem(MEMORY, JSON.stringify(entries.filter((entry) => entry.id).map((entry) => entry.id)));
-  } catch { /* a browser that keeps nothing still shows everything until it is closed */ }
-}
-
-function remembered() {
-  try {
-    const ids = JSON.parse(localStorage.getItem(MEMORY) ?? "[]");
-    return ids.filter((id) => /^[0-9a-f]{32}$/.test(id)).slice(-100);
-  } catch {
-    return [];
-  }
-}
+const entryOf = (id) => entries.find((entry) => entry.id === id);
 
 function long(seconds) {
   const units = [[3600, "hour"], [60, "minute"], [1, "second"]];
@@ -68,11 +55,16 @@ function tally() {
 }
 
 async function removeEntry(entry) {
+  const button = entry.card.querySelector(".remove");
+  button.disabled = true;
   entry.cancel?.();
   try {
     if (entry.id) await api.remove(entry.id);
   } catch (error) {
-    if (error.status !== 404) return trouble(error.message);
+    if (error.status !== 404) {
+      button.disabled = false;
+      return trouble(error.message);
+    }
   }
   forget(entry);
   announce(`${entry.name}: removed`);
@@ -80,9 +72,14 @@ async function removeEntry(entry) {
 }
 
 function forget(entry) {
+  if (entry.id) drop(entry.id);
+  hide(entry);
+}
+
+function hide(entry) {
+  if (!entries.includes(entry)) return; // another tab was faster
   entries.splice(entries.indexOf(entry), 1);
   entry.card.remove();
-  remember();
   tally();
 }
 
@@ -103,7 +100,7 @@ function take(files) {
 function enter(entry, job) {
   change(entry, job);
   if (!entries.includes(entry)) return api.remove(job.id).catch(() => {}); // cancelled in the last moment
-  remember();
+  keep(job.id);
   poll();
 }
 
@@ -111,20 +108,47 @@ function enter(entry, job) {
 function poll() {
   clearTimeout(polling);
   polling = setTimeout(async () => {
-    const asked = entries.filter(active);
-    if (!asked.length) return;
-    try {
-      const jobs = await api.jobs(asked.map((entry) => entry.id));
-      trouble("");
-      unanswered = 0;
-      const present = asked.filter((entry) => entries.includes(entry));
-      present.forEach((entry) => receive(entry, jobs.find((job) => job.id === entry.id)));
-    } catch (error) {
-      unanswered += 1;
-      trouble(`${error.message} Trying again; no video that was sent is lost.`);
-    }
+    if (arrived && !entries.some(active)) return;
+    await (arrived ? look() : arrive()).catch(unheard);
     poll();
   }, POLL * Math.min(2 ** unanswered, 16));
+}
+
+function unheard(error) {
+  unanswered += 1;
+  trouble(`${error.message} Trying again; no video that was sent is lost.`);
+}
+
+function heard() {
+  if (unanswered) trouble("");
+  unanswered = 0;
+}
+
+async function look() {
+  const asked = entries.filter(active);
+  const jobs = await api.jobs(asked.map((entry) => entry.id));
+  heard();
+  const present = asked.filter((entry) => entries.includes(entry));
+  present.forEach((entry) => receive(entry, jobs.find((job) => job.id === entry.id)));
+}
+
+// Jobs that are known and not shown yet come from an earlier visit or from another tab; some are gone by now.
+async function recall() {
+  const missing = known().filter((id) => !entryOf(id));
+  const jobs = missing.length ? await api.jobs(missing) : [];
+  for (const id of missing) {
+    const job = jobs.find((found) => found.id === id);
+    if (job) bring(job);
+    else drop(id);
+  }
+}
+
+function bring(job) {
+  if (entryOf(job.id)) return entryOf(job.id);
+  const entry = { ...job };
+  add(entry);
+  if (entry.state === "done") preview(entry);
+  return entry;
 }
 
 // A card that is done shows its timeline in small, where its progress was.
@@ -144,16 +168,19 @@ function receive(entry, job) {
 async function route() {
   const id = location.hash.match(/^#\/jobs\/([0-9a-f]{32})$/)?.[1];
   if (!id) return showHome();
-  let entry = entries.find((known) => known.id === id);
-  if (!entry) {
-    const [job] = await api.jobs([id]).catch(() => []);
-    if (job) add((entry = { ...job }));
-    remember();
-  }
+  const entry = entryOf(id) ?? (await ask(id));
   if (entry?.state === "done") return showTimeline(entry);
   showHome();
   if (!entry) trouble("There is no such video here any more.");
   poll();
+}
+
+// A job that an address names and this browser does not know yet.
+async function ask(id) {
+  const [job] = await api.jobs([id]);
+  if (!job) return null;
+  keep(id);
+  return bring(job);
 }
 
 function listenForFiles() {
@@ -182,24 +209,34 @@ function listenForFiles() {
   addEventListener("paste", (event) => event.clipboardData?.files.length && take([...event.clipboardData.files]));
 }
 
-async function begin() {
-  listenForFiles();
-  addEventListener("hashchange", route);
-  try {
-    const told = await api.limits();
-    limit = told.upload_bytes;
-    element("limits").textContent =
-      `Up to ${size(limit)} and ${long(told.seconds)} each. `
-      + `They stay on this server and are deleted after ${long(told.keep_seconds)}.`;
-    const ids = remembered();
-    if (ids.length) (await api.jobs(ids)).forEach((job) => add({ ...job }));
-    entries.filter((entry) => entry.state === "done").forEach(preview);
-  } catch (error) {
-    trouble(error.message);
-  }
-  remember();
+// What the page needs to know first; where it is not answered, `poll` asks again.
+async function arrive() {
+  const told = await api.limits();
+  limit = told.upload_bytes;
+  element("limits").textContent =
+    `Up to ${size(limit)} and ${long(told.seconds)} each. `
+    + `They stay on this server and are deleted after ${long(told.keep_seconds)}.`;
+  await recall();
+  heard();
   await route();
-  poll();
+  arrived = true;
+}
+
+// What another tab sent is shown here too, and what it deleted is not any more.
+function followOtherTabs() {
+  onOtherTab(async () => {
+    const ids = known();
+    entries.filter((entry) => entry.id && !ids.includes(entry.id)).forEach(hide);
+    await recall().catch(() => {});
+    poll();
+  });
+}
+
+function begin() {
+  listenForFiles();
+  followOtherTabs();
+  addEventListener("hashchange", () => route().catch((error) => trouble(error.message)));
+  arrive().catch(unheard).finally(poll);
 }
 
 begin();

@@ -78,7 +78,8 @@ function askTwice(button, entry, onRemove) {
     button.classList.remove("sure");
     nameRemove(button, entry);
   };
-  button.addEventListener("click", () => {
+  button.addEventListener("click", (click) => {
+    if (click.detail > 1) return; // a double click was meant for what lay here before
     if (entry.state !== "done" || button.classList.contains("sure")) return onRemove(entry);
     button.classList.add("sure");
     button.textContent = "Really delete?";
