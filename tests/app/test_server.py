@@ -20,6 +20,7 @@ import pytest
 
 from densevid.app.api import openapi
 from densevid.app.job import is_id
+from densevid.app.server import PAGE, routed_app
 from densevid.app.settings import Limits, Settings
 from made_videos import constant, make_video
 from running_server import Answer, Running, running, served
@@ -125,6 +126,9 @@ def test_a_form_is_taken_too(server: Running, content: bytes) -> None:
         (b"x", {"host": "[::bad", **VIDEO}, 421),
         (b"x", {"origin": "http://evil.example", **VIDEO}, 403),
         (b"x", {"origin": "null", **VIDEO}, 403),
+        (b"x", {"origin": "http://[bad", **VIDEO}, 403),
+        (b"x" * (16 << 20), {"origin": "http://evil.example", **VIDEO}, 403),
+        (b"x" * (16 << 20), {"host": "evil.example", **VIDEO}, 421),
         (b"x", {"sec_fetch_site": "cross-site", **VIDEO}, 403),
         (b"x", {"sec_fetch_site": "same-site", **VIDEO}, 403),
     ],
@@ -265,8 +269,15 @@ def test_every_answer_says_what_a_browser_may_do_with_it(server: Running, done: 
         assert headers["content-security-policy"].startswith("default-src 'none'")
         assert headers["x-content-type-options"] == "nosniff"
         assert headers["cross-origin-resource-policy"] == "same-origin"
-        assert "server" not in headers or headers["server"] == "uvicorn"
     assert "unsafe" not in server.ask("GET", "/").headers["content-security-policy"]
+
+
+def test_a_mistake_of_ours_is_answered_with_the_same_care(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server.jobs, "get", lambda id: 1 / 0)
+    answer = server.ask("GET", "/jobs/1")
+    assert check(answer, 500, "Error")["error"] == "the server made a mistake; its log says more"
+    assert answer.headers["content-security-policy"].startswith("default-src 'none'")
+    assert answer.headers["x-content-type-options"] == "nosniff"
 
 
 def test_names_of_the_server_are_checked(tmp_path: Path) -> None:
@@ -282,16 +293,16 @@ def test_the_description_names_every_route_and_no_other(server: Running) -> None
     described = openapi()
     check(server.ask("GET", "/limits"), 200, "Limits")
     assert server.ask("GET", "/openapi.json").told == json.loads(json.dumps(described))
-    from densevid.app.server import create_app
-
     undescribed = {"/", "/page/{name}", "/api", "/openapi.json"}
-    routes = {(route.path, method.lower()) for route in create_app(server.jobs).routes for method in route.methods}  # type: ignore[attr-defined]
+    routes = {(route.path, method.lower()) for route in routed_app(server.jobs).routes for method in route.methods}  # type: ignore[attr-defined]
     of_api = {(path, method) for path, method in routes if path not in undescribed and method != "head"}
     assert of_api == {(path, method) for path, methods in described["paths"].items() for method in methods}
 
 
 def test_pages_ask_nothing_of_the_outside(server: Running) -> None:
-    for path in ("/", "/api", *(f"/page/{name}" for name in ("app.css", "app.js", "api.js", "cards.js", "viewer.js"))):
+    ours = [file.name for file in PAGE.iterdir() if file.name.endswith((".css", ".js"))]
+    assert len(ours) > 5
+    for path in ("/", "/api", *(f"/page/{name}" for name in ours)):
         text = server.ask("GET", path).body.decode()
         outside = [found for found in re.findall(r"https?://[^\s\"'<]+", text) if server.address not in found]
         assert not outside, path

@@ -14,8 +14,9 @@ from collections.abc import Iterable
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from densevid.app.answers import error_answer
 
 HOST = re.compile(r"(?:\[(?P<address>[0-9a-f:.]+)\]|(?P<name>[\w.-]+))(?::\d{1,5})?", re.ASCII | re.IGNORECASE)
 READING = {"GET", "HEAD", "OPTIONS"}
@@ -63,7 +64,7 @@ class Guard:
 
         status, reason = self.refusal(scope["method"], Headers(scope=scope))
         if status:
-            await JSONResponse({"error": reason}, status)(scope, receive, send_with_headers)
+            await error_answer(scope["method"], status, reason)(scope, receive, send_with_headers)
         else:
             await self._app(scope, receive, send_with_headers)
 
@@ -76,7 +77,7 @@ class Guard:
             return 0, ""
         origin = headers.get("origin")
         from_elsewhere = headers.get("sec-fetch-site", "none") not in ("same-origin", "none")
-        if from_elsewhere or (origin is not None and urlsplit(origin).netloc.lower() != host.lower()):
+        if from_elsewhere or (origin is not None and _site(origin) != host.lower()):
             return 403, "a page of another site must not do this"
         return 0, ""
 
@@ -93,6 +94,14 @@ def is_loopback(host: str) -> bool:
     """Whether only this machine can reach that address."""
     address = _address(host)
     return host == "localhost" if address is None else address.is_loopback
+
+
+def _site(origin: str) -> str | None:
+    """The name and port of an origin; None if it is not one."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return None
 
 
 def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

@@ -2,34 +2,38 @@
 
 from __future__ import annotations
 
-import asyncio
-import shutil
 from collections.abc import Iterable
 from importlib.resources import files
 
 from starlette.applications import Starlette
-from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Response
 from starlette.routing import Match, Route
-from starlette.types import Receive, Scope, Send
 
+from densevid.app.answers import error_answer
 from densevid.app.api import openapi
 from densevid.app.guard import TIMELINE, Guard
 from densevid.app.job import FORMATS, VIDEO, Job, State, shown_name
 from densevid.app.jobs import Jobs, QueueFull
 from densevid.app.reference import reference_page
-from densevid.app.uploads import Refused, check_headers, save_body
+from densevid.app.uploads import Refused, check_headers, check_room, save_body
 
 PAGE = files("densevid.app") / "page"
 PAGE_TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 RESULT_TYPES = {"html": "text/html", "json": "application/json", "vtt": "text/vtt"}
 MOST_IDS = 100
-LINGER_SECONDS = 30.0
 
 
-def create_app(jobs: Jobs, host: str = "127.0.0.1", allowed_names: Iterable[str] = ()) -> Starlette:
-    """The app over a queue that is already running; `host` is the address it is served at."""
+def create_app(jobs: Jobs, host: str = "127.0.0.1", allowed_names: Iterable[str] = ()) -> Guard:
+    """The app over a queue that is already running; `host` is the address it is served at.
+
+    The guard stands around all of it, so that the answer to a mistake of ours has its headers, too.
+    """
+    return Guard(routed_app(jobs), host, tuple(allowed_names))
+
+
+def routed_app(jobs: Jobs) -> Starlette:
+    """What answers at which address."""
     api = Api(jobs)
     routes = [
         Route("/", page_file),
@@ -45,9 +49,8 @@ def create_app(jobs: Jobs, host: str = "127.0.0.1", allowed_names: Iterable[str]
         Route("/jobs/{id}/result.{format}", api.result),
         Route("/jobs/{id}/{file}", api.video),
     ]
-    guard = Middleware(Guard, host=host, names=tuple(allowed_names))
     handlers = {Refused: _refused, QueueFull: _queue_full, 404: _not_found, 405: _not_allowed, 500: _broken}
-    return Starlette(routes=routes, middleware=[guard], exception_handlers=handlers)  # type: ignore[arg-type]
+    return Starlette(routes=routes, exception_handlers=handlers)  # type: ignore[arg-type]
 
 
 class Api:
@@ -66,8 +69,9 @@ class Api:
         """A video comes in and becomes a job."""
         limits = self._jobs.settings.limits
         try:
-            with self._jobs.place() as part:
-                check_headers(request, limits, shutil.disk_usage(part).free)
+            announced = check_headers(request, limits)
+            with self._jobs.place(announced) as part:
+                check_room(self._jobs.room(), limits)
                 name, size = await save_body(request, part / VIDEO, limits)
                 job = self._jobs.add(part, shown_name(name), size)
         except ClientDisconnect:
@@ -147,49 +151,27 @@ def _liked_format(accept: str) -> str:
     return next((by_type[kind] for kind in named if kind in by_type), "json")
 
 
-class LingeringResponse(JSONResponse):
-    """An answer to a client that may still be sending: what it sends is read and dropped for a while, because a
-    connection that is closed in its face would take the answer with it."""
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer at once, then let the client finish."""
-        start = {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
-        await send(start)
-        await send({"type": "http.response.body", "body": self.body, "more_body": True})
-        try:
-            async with asyncio.timeout(LINGER_SECONDS):
-                while (await receive()).get("more_body", False):
-                    pass
-        except TimeoutError:
-            pass
-        await send({"type": "http.response.body", "body": b""})
-
-
 async def _refused(request: Request, error: Refused) -> Response:
-    return _error(request, error.status, error.reason)
+    return error_answer(request.method, error.status, error.reason)
 
 
 async def _queue_full(request: Request, error: QueueFull) -> Response:
     wait = str(error.retry_after)
-    return _error(request, 503, f"{error}; try again in {wait} seconds", {"retry-after": wait})
+    return error_answer(request.method, 503, f"{error}; try again in {wait} seconds", {"retry-after": wait})
 
 
 async def _not_found(request: Request, error: Exception) -> Response:
-    return _error(request, 404, "there is nothing here; /api says what there is")
+    return error_answer(request.method, 404, "there is nothing here; /api says what there is")
 
 
 async def _not_allowed(request: Request, error: Exception) -> Response:
     """There is something at this address, for other methods: those of all its routes."""
     here = (route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE)
     allowed = ", ".join(sorted({method for route in here for method in route.methods}))
-    return _error(request, 405, f"this address takes {allowed} and nothing else; /api says more", {"allow": allowed})
+    return error_answer(
+        request.method, 405, f"this address takes {allowed} and nothing else; /api says more", {"allow": allowed}
+    )
 
 
 async def _broken(request: Request, error: Exception) -> Response:
-    return _error(request, 500, "the server made a mistake; its log says more")
-
-
-def _error(request: Request, status: int, reason: str, headers: dict[str, str] | None = None) -> Response:
-    kind = LingeringResponse if request.method == "POST" else JSONResponse
-    close = {"connection": "close"} if request.method == "POST" else {}
-    return kind({"error": reason}, status, {**(headers or {}), **close})
+    return error_answer(request.method, 500, "the server made a mistake; its log says more")

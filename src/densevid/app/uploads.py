@@ -31,8 +31,8 @@ class Refused(Exception):
         self.status, self.reason = status, reason
 
 
-def check_headers(request: Request, limits: Limits, free_bytes: int) -> None:
-    """Refuse what the headers alone show to be wrong, before a byte of the body is read."""
+def check_headers(request: Request, limits: Limits) -> int:
+    """Refuse what the headers alone show to be wrong, before a byte of the body is read; else give its length, or 0."""
     kind = request.headers.get("content-type", "").lower()
     if kind and not kind.startswith((*RAW_TYPES, "multipart/form-data")):
         raise Refused(415, f"the body must be a video or a form with one, not {kind[:80]}; set its Content-Type")
@@ -42,8 +42,13 @@ def check_headers(request: Request, limits: Limits, free_bytes: int) -> None:
         raise Refused(400, "the Content-Length is not a number") from None
     if announced > limits.upload_bytes + FORM_OVERHEAD:
         raise too_large(limits)
-    if free_bytes < limits.disk_reserve + announced:
-        raise Refused(507, "there is no room for more videos; delete some jobs or try later")
+    return announced
+
+
+def check_room(room: int, limits: Limits) -> None:
+    """Refuse what would leave less than the reserve; `room` is what all uploads under way leave free."""
+    if room < limits.disk_reserve:
+        raise no_room()
 
 
 async def save_body(request: Request, path: Path, limits: Limits) -> tuple[str, int]:
@@ -61,7 +66,7 @@ async def save_body(request: Request, path: Path, limits: Limits) -> tuple[str, 
                 await _write(file, video)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise Refused(507, "there is no room for more videos; delete some jobs or try later") from error
+            raise no_room() from error
         raise
     if form:
         form.check_complete()
@@ -73,6 +78,11 @@ async def save_body(request: Request, path: Path, limits: Limits) -> tuple[str, 
 def too_large(limits: Limits) -> Refused:
     """The refusal of a file beyond the limit."""
     return Refused(413, f"the file is larger than the {limits.upload_bytes / MEGABYTE:,.0f} MB that are taken here")
+
+
+def no_room() -> Refused:
+    """The refusal of a file that the disk cannot hold."""
+    return Refused(507, "there is no room for more videos; delete some jobs or try later")
 
 
 async def _blocks(request: Request, limits: Limits) -> AsyncIterator[bytes]:
