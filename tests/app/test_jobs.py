@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -221,6 +222,46 @@ def test_a_full_queue_says_when_to_come_again(tmp_path: Path, video: Path) -> No
         put(jobs, video)
 
     run(settings_for(tmp_path, "hang", waiting=2), body)
+
+
+def test_room_is_what_is_left_when_all_uploads_are_whole(
+    tmp_path: Path, video: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def body(jobs: Jobs) -> None:
+        monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=10_000))
+        with jobs.place(1000) as first, jobs.place(5000):
+            (first / "video").write_bytes(b"x" * 400)
+            assert jobs.room() == 10_000 - 600 - 5000
+        assert jobs.room() == 10_000
+
+    run(settings_for(tmp_path), body)
+
+
+def test_a_mistake_of_the_server_is_remembered(tmp_path: Path, video: Path) -> None:
+    def broken(video: Path, out: Path, title: str) -> list[str]:
+        raise ValueError("no such command")
+
+    async def body(jobs: Jobs) -> None:
+        job = put(jobs, video)
+        await until(lambda: job.over)
+        assert job.error == "the server could not work on it (no such command)"
+        await until(lambda: Job.load(job.folder).state is State.FAILED)
+
+    run(replace(settings_for(tmp_path), command=broken), body)
+
+
+def test_a_folder_without_a_record_is_removed(tmp_path: Path) -> None:
+    for name, record in ((new_id(), None), (new_id(), "{"), (new_id(), '{"job": {}}')):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "video").write_bytes(b"x")
+        if record:
+            (tmp_path / name / "job.json").write_text(record)
+    (tmp_path / "not ours").mkdir()
+
+    async def body(jobs: Jobs) -> None:
+        assert sorted(path.name for path in tmp_path.iterdir()) == [".lock", "not ours"]
+
+    run(settings_for(tmp_path), body)
 
 
 def test_jobs_outlive_a_server_that_stops_and_one_that_is_killed(tmp_path: Path, video: Path) -> None:

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
-from densevid.app.job import Job, State, is_id, new_id
+from densevid.app.job import VIDEO, Job, State, is_id, new_id
 from densevid.app.settings import Settings
 from densevid.app.worker import ATTEMPTS, work_on
 from densevid.artifacts import source_commit
@@ -45,7 +45,7 @@ class Jobs:
         self._jobs: dict[str, Job] = {}
         self._waiting: deque[Job] = deque()
         self._running: dict[str, asyncio.Task[None]] = {}
-        self._uploading = 0
+        self._uploads: dict[Path, int] = {}  # under way: their folders, and how long they said they would be
         self._typical_seconds = 30.0
         self._something_waits = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -76,19 +76,24 @@ class Jobs:
         return self._waiting.index(job) + 1 if job in self._waiting else 0
 
     @contextmanager
-    def place(self) -> Iterator[Path]:
+    def place(self, announced: int = 0) -> Iterator[Path]:
         """A place in the queue and a folder for an upload; whatever is not `add`ed by the end is removed."""
-        if len(self._waiting) + self._uploading >= self.settings.limits.waiting:
+        if len(self._waiting) + len(self._uploads) >= self.settings.limits.waiting:
             shortest, longest = RETRY_SECONDS
             raise QueueFull(int(min(max(self._typical_seconds, shortest), longest)))
         part = self.folder / f"{new_id()}{PART}"
-        self._uploading += 1
+        self._uploads[part] = announced
         try:
             part.mkdir(mode=0o700)
             yield part
         finally:
-            self._uploading -= 1
+            del self._uploads[part]
             shutil.rmtree(part, ignore_errors=True)
+
+    def room(self) -> int:
+        """Bytes of the disk that are left when all uploads under way are whole."""
+        missing = (max(0, announced - _size(part / VIDEO)) for part, announced in self._uploads.items())
+        return shutil.disk_usage(self.folder).free - sum(missing)
 
     def add(self, part: Path, name: str, size: int) -> Job:
         """A whole upload becomes a job and waits for its turn."""
@@ -116,8 +121,7 @@ class Jobs:
             if folder.name.endswith(PART):
                 shutil.rmtree(folder, ignore_errors=True)
             elif is_id(folder.name):
-                with contextlib.suppress(InputError):
-                    self._jobs[folder.name] = Job.load(folder)
+                self._load(folder)
         for job in sorted(self._jobs.values(), key=lambda job: job.created):
             if job.state is State.RUNNING and job.attempts >= ATTEMPTS:  # it may be what took the server down
                 job.end(State.FAILED, f"the server was stopped {job.attempts} times while it worked on this")
@@ -125,6 +129,13 @@ class Jobs:
             elif not job.over:
                 job.state = State.QUEUED
                 self._waiting.append(job)
+
+    def _load(self, folder: Path) -> None:
+        """One of them; without a record that can be read nobody could ever ask for it, or delete it."""
+        try:
+            self._jobs[folder.name] = Job.load(folder)
+        except InputError:
+            shutil.rmtree(folder, ignore_errors=True)
 
     def _queue(self, job: Job) -> None:
         self._waiting.append(job)
@@ -148,6 +159,8 @@ class Jobs:
             del self._running[job.id]
             if not task.cancelled() and (error := task.exception()):
                 job.end(State.FAILED, f"the server could not work on it ({one_line(error)})")
+                with contextlib.suppress(OSError):  # a disk that is full may be what went wrong
+                    job.save()
             if job.over:
                 self._typical_seconds += (time.monotonic() - begin - self._typical_seconds) / 4
             elif job.id in self._jobs:  # its process was killed from outside, and its owner has not removed it
@@ -161,6 +174,10 @@ class Jobs:
             for job in old:
                 await self.remove(job)
             await asyncio.sleep(min(60.0, keep / 4))
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
 
 
 def _lock_folder(folder: Path) -> int:

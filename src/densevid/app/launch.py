@@ -1,7 +1,8 @@
-"""Start a command that dies with its parent: `python launch.py COMMAND...`, the first step of every job.
+"""Start a command that dies with its parent: `python launch.py PARENT COMMAND...`, the first step of every job.
 
 A server that is killed outright cannot stop its jobs, so each job asks the kernel for it, and then becomes the command.
-It runs by path, without the package, because it has nothing to import.
+PARENT is the id of the process that starts it: if that has died already, there is nobody to work for. It runs by path,
+without the package, because it has nothing to import.
 """
 
 from __future__ import annotations
