@@ -33,6 +33,16 @@ def test_a_container_without_times(tmp_path: Path) -> None:
     assert numbers(video, [0.05, 1.55, 15.05]) == [0, 15, 150]
 
 
+@pytest.mark.parametrize("ending, codec", [("avi", "mpeg4"), ("avi", "libx264"), ("mp4", "libx264"), ("mkv", "mpeg4")])
+def test_just_before_a_key_frame_too(tmp_path: Path, ending: str, codec: str) -> None:
+    """Some formats jump to the key frame after a time that lies close before it."""
+    options = {"g": "73", "sc_threshold": "0", "bf": "0"}
+    video = make_video(tmp_path / f"clip.{ending}", constant(20, fps=10), codec=codec, options=options, fps=10)
+    assert numbers(video, [0.0, 7.25]) == [0, 72]
+    assert numbers(video, [0.0, 7.29, 14.55]) == [0, 72, 145]
+    assert numbers(video, [0.0, 7.31, 14.61]) == [0, 73, 146]
+
+
 def test_times_beyond_the_ends_give_the_nearest_frame(tmp_path: Path) -> None:
     video = make_video(tmp_path / "clip.mp4", constant(3, fps=10))
     assert numbers(video, [-1.0, 99.0]) == [0, 29]

@@ -6,8 +6,10 @@ as much as it has events. A file that breaks on the way gives the pictures it ca
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import av
 import numpy as np
@@ -21,6 +23,9 @@ from densevid.video.presentation import PresentationTimes
 SIDE = 240  # pixels of the longer side; twice what the list shows, for sharp screens
 QUALITY = 78
 WORTH_A_JUMP = 4.0  # seconds; most files have a key frame more often
+# Some formats jump to the key frame after a time that lies close before it, and a damaged file to where nothing can be
+# read; then the jump is from further back, at last to the beginning.
+FURTHER_BACK = (0.0, 1.0, 10.0, 60.0, math.inf)
 
 
 def thumbnails(video: Path | str, seconds: Sequence[float], *, side: int = SIDE) -> list[bytes | None]:
@@ -36,26 +41,43 @@ def thumbnails(video: Path | str, seconds: Sequence[float], *, side: int = SIDE)
     return pictures
 
 
+class TimedFrame(NamedTuple):
+    """A decoded frame and when it is presented."""
+
+    seconds: float
+    frame: VideoFrame
+
+
 def _frames_at(container: InputContainer, stream: VideoStream, seconds: Sequence[float]) -> Iterator[VideoFrame]:
     """For each time, which only grow, the last frame that is not after it (or the first there is)."""
     times = PresentationTimes(container, stream)
-    decoded = _decoded(container, stream)
-    frame = next(decoded, None)
-    if frame is None:
+    decoded = _decoded(container, stream, times)
+    shown = coming = next(decoded, None)
+    if shown is None:
         return
-    first_stamp = frame.time or 0.0
-    now = times.of_frame(frame)
-    coming: VideoFrame | None = frame
+    zero = (shown.frame.time or 0.0) - shown.seconds  # where time 0 is by the file's own clock
     for wanted in seconds:
-        if wanted - now > WORTH_A_JUMP and _jump(container, first_stamp + wanted - times.first):
-            decoded, coming = _decoded(container, stream), None
-        while coming is None or times.of_frame(coming) <= wanted:
-            frame = coming or frame
-            coming = next(decoded, None)
-            if coming is None:
-                break
-        now = times.of_frame(frame)
-        yield frame
+        if wanted - shown.seconds > WORTH_A_JUMP:
+            landed, on = _jumped_before(container, stream, times, zero, wanted)
+            shown, coming, decoded = (landed, landed, on) if landed else (shown, coming, decoded)
+        while coming and coming.seconds <= wanted:
+            shown, coming = coming, next(decoded, None)
+        yield shown.frame
+
+
+def _jumped_before(
+    container: InputContainer, stream: VideoStream, times: PresentationTimes, zero: float, wanted: float
+) -> tuple[TimedFrame | None, Iterator[TimedFrame]]:
+    """A frame at or before a time, and those that follow it; None where no jump leads there."""
+    decoded: Iterator[TimedFrame] = iter(())
+    for back in FURTHER_BACK:
+        if not _jump(container, zero + max(times.first, wanted - back)):
+            break
+        decoded = _decoded(container, stream, times)
+        landed = next(decoded, None)
+        if landed and landed.seconds <= wanted:
+            return landed, decoded
+    return None, decoded
 
 
 def _jump(container: InputContainer, seconds: float) -> bool:
@@ -66,10 +88,11 @@ def _jump(container: InputContainer, seconds: float) -> bool:
     return True
 
 
-def _decoded(container: InputContainer, stream: VideoStream) -> Iterator[VideoFrame]:
+def _decoded(container: InputContainer, stream: VideoStream, times: PresentationTimes) -> Iterator[TimedFrame]:
     """Frames until the end or the first place that cannot be read."""
     try:
-        yield from container.decode(stream)
+        for frame in container.decode(stream):
+            yield TimedFrame(times.of_frame(frame), frame)
     except (av.FFmpegError, OSError):
         return
 
