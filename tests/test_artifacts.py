@@ -54,6 +54,12 @@ def test_success_replaces_the_file_and_makes_folders(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == wanted  # as any other file, not as private as a temporary one
 
 
+@pytest.mark.parametrize("name", ["n" * 255, "名" * 85])
+def test_a_name_as_long_as_the_disk_takes_is_written(name: str, tmp_path: Path) -> None:
+    write_text(tmp_path / name, "whole")
+    assert [file.name for file in tmp_path.iterdir()] == [name]
+
+
 def test_what_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "folder").mkdir()

@@ -19,6 +19,8 @@ from typing import Any
 import densevid
 from densevid.errors import InputError
 
+PART_NAME = 40  # letters of a file's name that are in its temporary one
+
 
 @contextmanager
 def atomic_path(path: Path | str) -> Iterator[Path]:
@@ -26,7 +28,8 @@ def atomic_path(path: Path | str) -> Iterator[Path]:
     path = Path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+        begins = path.name[:PART_NAME]  # a name as long as the disk takes has no room for more
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{begins}.", suffix=".part")
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror}") from error
     os.close(handle)

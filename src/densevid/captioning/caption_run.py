@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from densevid.artifacts import provenance, write_json, write_text
 from densevid.captioning.chosen_events import Choice, Span, beyond_text
 from densevid.captioning.inputs import Input, output_base
+from densevid.captioning.output_names import INDEX, MARK
 from densevid.captioning.outputs import Manner, Target, details, require_room, write_outputs
 from densevid.captioning.timeline_document import comparison_figures, plays_in_every_browser, shown_file
 from densevid.captioning.video_captioner import ModelError, VideoCaptioner
@@ -28,7 +29,6 @@ from densevid.progress import Watch, unwatched
 if TYPE_CHECKING:
     from densevid.tracks import FeatureTrack
 
-INDEX = "index.densevid"
 POSTER_SIDE = 432  # pixels; twice what the index shows
 
 
@@ -91,7 +91,7 @@ class CaptionRun:
         for source in sources.values():
             warnings.append(self.captioner.check(source))
         if self.wishes.references is not None:
-            unknown = sum(given.name not in self.wishes.references for given in self.inputs)
+            unknown = sum(given.known_as not in self.wishes.references for given in self.inputs)
             warnings.append(f"{unknown} of {len(self.inputs)} videos are not in the references" if unknown else None)
         return [line for line in warnings if line]
 
@@ -116,9 +116,9 @@ class CaptionRun:
             details={name: details(video) for name, video in videos.items()},
             provenance={**provenance(), "inputs": {"model": self.captioner.model_key}},
         )
-        write_json(folder / f"{INDEX}.json", content)
+        write_json(folder / f"{INDEX}{MARK}.json", content)
         rows = [_index_row(outcome, folder) for outcome in self.outcomes]
-        page = folder / f"{INDEX}.html"
+        page = folder / f"{INDEX}{MARK}.html"
         write_text(page, index_page(shown_name(folder.resolve().name), rows, model=self.captioner.model.name))
         return page
 
@@ -135,7 +135,7 @@ class CaptionRun:
 
     def _attempt(self, given: Input, watch: Watch) -> Outcome:
         """One video; only what is wrong with itself is its failure."""
-        said = tuple((self.wishes.references or {}).get(given.name, ()))
+        said = tuple((self.wishes.references or {}).get(given.known_as, ()))
         target = replace(self._target(given), references=said)
         try:
             require_room(target)
@@ -176,20 +176,20 @@ class CaptionRun:
     def _caption(self, given: Input, watch: Watch) -> VideoCaptions:
         choice = self.wishes.choice
         if self.wishes.spans is not None:
-            if given.name not in self.wishes.spans:
-                raise InputError(f"{given.name}: the segments file says nothing about it")
-            choice = replace(choice, segments=tuple(self.wishes.spans[given.name]))
+            if given.known_as not in self.wishes.spans:
+                raise InputError("the segments file says nothing about it")
+            choice = replace(choice, segments=tuple(self.wishes.spans[given.known_as]))
         return self._told(given, choice, watch)
 
     def _told(self, given: Input, choice: Choice, watch: Watch = unwatched) -> VideoCaptions:
         if given.source is not None:
-            return self.captioner.caption_from(given.source, given.name, choice)
+            return self.captioner.caption_from(given.source, given.video, given.name, choice)
         assert given.file is not None
         return self.captioner.caption_file(given.file, given.name, choice, watch)
 
     def _track(self, given: Input) -> FeatureTrack:
         if given.source is not None:
-            return self.captioner.track_from(given.source, given.name)
+            return self.captioner.track_from(given.source, given.video)
         assert given.file is not None
         return self.captioner.track(given.file).track
 
@@ -234,7 +234,7 @@ def _poster(captioned: VideoCaptions) -> bytes | None:
 
 def _common_place(inputs: list[Input]) -> Path:
     """The folder that all videos lie in or below; the first one's own where there is none."""
-    first = inputs[0].place.resolve()
-    others = [given.place.resolve() for given in inputs]
+    others = [given.beside.parent.resolve() for given in inputs]
+    first = others[0]
     shared = [folder for folder in (first, *first.parents) if all(folder in (o, *o.parents) for o in others)]
     return shared[0] if shared and shared[0] != Path(shared[0].anchor) else first

@@ -9,6 +9,7 @@ from typing import Any
 
 import densevid
 from densevid.artifacts import atomic_path, provenance, require_writable, write_json, write_text
+from densevid.captioning.output_names import MARK
 from densevid.captioning.video_captions import VideoCaptions, shown_name
 from densevid.errors import InputError
 from densevid.events import Event
@@ -17,7 +18,6 @@ from densevid.export.document import Figure
 from densevid.export.event_files import submission, table
 from densevid.export.subtitles import srt, webvtt
 
-MARK = ".densevid"
 USUAL = ("html", "vtt", "json")
 
 

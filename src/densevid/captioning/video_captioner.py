@@ -87,10 +87,10 @@ class VideoCaptioner:
             watch(stage, 1.0)
         return self._captions(name, path, found, choice, content)
 
-    def caption_from(self, source: FeatureSource, video: str, choice: Choice) -> VideoCaptions:
+    def caption_from(self, source: FeatureSource, video: str, name: str, choice: Choice) -> VideoCaptions:
         """A video of a feature store with its events."""
         found = self._find(self.track_from(source, video), None, choice, unwatched)
-        return self._captions(video, None, found, choice, None)
+        return self._captions(name, None, found, choice, None)
 
     def caption_track(self, track: FeatureTrack, choice: Choice, watch: Watch = unwatched) -> ChosenEvents:
         """The events of a track, which must be of the model's own recipe."""

@@ -103,7 +103,8 @@ def _prepared(args: argparse.Namespace) -> tuple[CaptionRun, list[str]]:
     from densevid.captioning.cache import Cache
     from densevid.captioning.caption_run import CaptionRun, Wishes
     from densevid.captioning.chosen_events import Choice
-    from densevid.captioning.inputs import find_inputs, read_spans
+    from densevid.captioning.given_spans import read_spans
+    from densevid.captioning.inputs import find_inputs
     from densevid.captioning.installed_models import find_model
     from densevid.captioning.outputs import Manner, chosen_formats
     from densevid.captioning.video_captioner import VideoCaptioner
@@ -119,7 +120,7 @@ def _prepared(args: argparse.Namespace) -> tuple[CaptionRun, list[str]]:
     inputs, refused = find_inputs(args.inputs)
     if not inputs:
         raise InputError("; ".join(refused) or "no video was named")
-    spans = None if args.segments is None else read_spans(args.segments, [given.name for given in inputs])
+    spans = None if args.segments is None else read_spans(args.segments, [given.known_as for given in inputs])
     if args.title is not None and len(inputs) + len(refused) > 1:
         raise InputError(f"--title is for one video, here are {len(inputs) + len(refused)}; leave it out")
     manner = Manner(args.embed, args.burn, args.web)

@@ -82,7 +82,7 @@ def _open_file(path: Path) -> Iterator[Any]:
         status = path.stat()
         file = path.open("rb") if stat.S_ISREG(status.st_mode) else None
     except FileNotFoundError:
-        raise InputError(f"{path}: no such file") from None
+        raise InputError(f"{path}: {'a link to what is not there' if path.is_symlink() else 'no such file'}") from None
     except (OSError, ValueError) as error:  # ValueError: a name with a zero byte
         raise InputError(f"{path}: cannot be opened ({getattr(error, 'strerror', None) or error})") from error
     if file is None:

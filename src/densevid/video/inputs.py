@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import count as count_from
 from pathlib import Path
@@ -29,7 +30,7 @@ class _Found:
     @classmethod
     def below(cls, root: Path, path: Path) -> _Found:
         inside = path.relative_to(root)
-        return cls(path, (path.stem, inside.with_suffix("").as_posix(), inside.as_posix()))
+        return cls(path, (stem_of(path), (inside.parent / stem_of(path)).as_posix(), inside.as_posix()))
 
 
 def find_jobs(arguments: Iterable[str | Path], *, numbered: bool = False) -> tuple[list[Job], list[str]]:
@@ -42,13 +43,13 @@ def find_jobs(arguments: Iterable[str | Path], *, numbered: bool = False) -> tup
     problems: list[str] = []
     for argument in arguments:
         try:
-            for video in _videos_of(local_path(argument)):
+            for video in _videos_of(local_path(argument), problems):
                 found.setdefault(_real(video.path), video)
         except InputError as error:
             problems.append(str(error))
     chosen = _ids(list(found.values()))
     if numbered:
-        chosen = _numbered(chosen)
+        chosen = numbered_names(chosen)
     count = Counter(chosen)
     jobs = [Job(name, video.path) for name, video in zip(chosen, found.values(), strict=True) if count[name] == 1]
     clashes = [
@@ -79,28 +80,61 @@ def _ids(found: list[_Found]) -> list[str]:
             tried[number] += 1
 
 
-def _numbered(names: list[str]) -> list[str]:
-    """The same, but the second of a name is `name-2`, or the next number that is free."""
-    taken = set(names)
-    given: set[str] = set()
-    for place, name in enumerate(names):
-        if name in given:
-            free = (f"{name}-{number}" for number in count_from(2))
-            names[place] = name = next(other for other in free if other not in taken | given)
-        given.add(name)
-    return names
+def numbered_names(names: Iterable[str], reserved: Iterable[str] = ()) -> list[str]:
+    """The same, but the second of a name is `name-2`, or the next number that is free; so is a `reserved` one."""
+    wanted = list(names)
+    taken, given = set(wanted), set(reserved)
+    chosen = []
+    for name in wanted:
+        free = (f"{name}-{number}" for number in count_from(2))
+        unique = name if name not in given else next(other for other in free if other not in taken | given)
+        given.add(unique)
+        chosen.append(unique)
+    return chosen
 
 
-def _videos_of(path: Path) -> Iterator[_Found]:
-    if path.is_dir():
-        files = sorted(file for file in path.rglob("*") if file.suffix.lower() in VIDEO_SUFFIXES and file.is_file())
-        if not files:
-            raise InputError(f"{path}: no video in this folder (looked for {', '.join(sorted(VIDEO_SUFFIXES))})")
-        yield from (_Found.below(path, file) for file in files)
-    elif path.suffix.lower() in LIST_SUFFIXES and path.is_file():
-        yield from (_Found(file, (file.stem,)) for file in _listed(path))
+def stem_of(path: Path) -> str:
+    """A file's name without its ending; all of it where only dots would be left, which mean a folder."""
+    return path.stem if path.stem.strip(".") else path.name
+
+
+def _videos_of(path: Path, problems: list[str]) -> Iterator[_Found]:
+    """What a path means; a part of it that cannot be looked at is one of the `problems`."""
+    if _surely(path.is_dir):
+        yield from (_Found.below(path, file) for file in _videos_below(path, problems))
+    elif path.suffix.lower() in LIST_SUFFIXES and _surely(path.is_file):
+        yield from (_Found(file, (stem_of(file),)) for file in _listed(path))
     else:
-        yield _Found(path, (path.stem,))
+        yield _Found(path, (stem_of(path),))
+
+
+def _videos_below(root: Path, problems: list[str]) -> list[Path]:
+    told = len(problems)
+
+    def note(error: OSError) -> None:
+        problems.append(f"{error.filename}: the folder cannot be read ({error.strerror})")
+
+    inside = (Path(folder) / name for folder, _, names in os.walk(root, onerror=note) for name in names)
+    files = sorted(file for file in inside if file.suffix.lower() in VIDEO_SUFFIXES and _may_be_video(file))
+    if not files and len(problems) == told:
+        raise InputError(f"{root}: no video in this folder (looked for .mp4, .mkv, .avi and the like)")
+    return files
+
+
+def _may_be_video(path: Path) -> bool:
+    """Whether to try it: a file, or what looks like one and is told to be none when it is opened."""
+    try:
+        return path.is_file() or (path.is_symlink() and not path.exists())
+    except OSError:
+        return True
+
+
+def _surely(question: Callable[[], bool]) -> bool:
+    """The answer to a question about a path; one that cannot be looked at is told when it is opened."""
+    try:
+        return question()
+    except (OSError, ValueError):  # it may not be asked, is too long to be a name, or has a zero byte
+        return False
 
 
 def _listed(path: Path) -> list[Path]:
@@ -112,16 +146,9 @@ def _listed(path: Path) -> list[Path]:
     listed = [path.parent / line for line in lines if line and not line.startswith("#")]
     if not listed:
         raise InputError(f"{path}: an empty list; write one path of a video a line")
-    if not any(_is_there(file) for file in listed):
+    if not any(_surely(file.exists) for file in listed):
         raise InputError(f"{path}: not a list of videos: none of its {len(listed)} lines names a file that is there")
     return listed
-
-
-def _is_there(path: Path) -> bool:
-    try:
-        return path.exists()
-    except (OSError, ValueError):  # a line too long to be a name, or with a zero byte
-        return False
 
 
 def _real(path: Path) -> Path:
