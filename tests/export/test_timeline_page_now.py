@@ -38,6 +38,19 @@ def test_of_events_at_a_moment_the_surest_is_shown(
     assert page.text_content(".now-sentence") == expected
 
 
+@pytest.mark.parametrize("confidence, percent", [(0.125, 12), (0.12496, 12), (0.375, 38), (0.9996, 100)])
+def test_a_confidence_is_one_number_everywhere(
+    opened: Opened, document: TimelineDocument, confidence: float, percent: int
+) -> None:
+    """Rounded to three digits first, or by the rule of another language, some would differ."""
+    page = opened(replace(document, events=shown((0, 8, confidence))), at="#t=2")
+    wait_until(page, f"{PLACE} === 0")
+    assert page.inner_text(".list .score").split()[-1] == f"{percent}%"
+    assert page.text_content(".now-time").endswith(f" {percent}%")
+    page.hover(".bar")
+    assert f"confidence {percent}%" in page.text_content(".card")
+
+
 def test_a_less_sure_event_is_shown_when_it_is_chosen(opened: Opened, document: TimelineDocument) -> None:
     page = opened(replace(document, events=shown((0, 8, 0.58), (3, 5, 0.16))))
     page.click(".list > li:nth-child(2) button")
@@ -58,9 +71,7 @@ def test_space_pauses_an_event_that_was_clicked_in_the_list(opened: Opened, docu
     wait_until(page, f"{TIME} < 3.4")
 
 
-def test_space_and_arrows_are_the_players_own_once_it_has_the_focus(
-    opened: Opened, document: TimelineDocument
-) -> None:
+def test_space_and_arrows_are_the_players_own_once_it_has_the_focus(opened: Opened, document: TimelineDocument) -> None:
     page = opened(document)
     note = "(video) => ['play', 'pause'].forEach((n) => video.addEventListener(n, () => (window.log ??= []).push(n)))"
     page.locator("video").evaluate(note)

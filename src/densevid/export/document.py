@@ -62,6 +62,11 @@ class ShownEvent:
             raise InputError(f"the confidence of an event must be between 0 and 1, got {self.confidence}")
 
     @property
+    def percent(self) -> int | None:
+        """The confidence as it is shown wherever it is; None where there is none, as of references."""
+        return None if self.reference or self.confidence is None else round(100 * self.confidence)
+
+    @property
     def heading(self) -> str:
         """Name of the lanes this event lies in."""
         return self.group or (REFERENCE if self.reference else PREDICTED)

@@ -50,7 +50,8 @@ def _item(shown: ShownEvent, layout: Layout, index: int, digits: int) -> str:
         "lane": layout.lane[index],
         "hue": layout.hue[index],
         "reference": "yes" if shown.reference else "",
-        "confidence": "" if shown.reference or shown.confidence is None else f"{shown.confidence:.3f}",
+        "confidence": "" if shown.percent is None else f"{shown.confidence:.3f}",
+        "percent": "" if shown.percent is None else shown.percent,
         **_mask_data(shown.mask),
     }
     attributes = " ".join(f'data-{name}="{escaped(str(value))}"' for name, value in data.items() if value != "")
@@ -72,12 +73,11 @@ def _mask_data(mask: TimedMask | None) -> dict[str, str]:
 def _badge(shown: ShownEvent) -> str:
     if shown.reference:
         return '<span class="badge">reference</span>'
-    if shown.confidence is None:
+    if shown.percent is None:
         return ""
-    percent = round(100 * shown.confidence)
     return (
-        f'<span class="score"><meter min="0" max="100" value="{percent}" aria-hidden="true"></meter>'
-        f'<span class="hidden-text">confidence </span>{percent}%</span>'
+        f'<span class="score"><meter min="0" max="100" value="{shown.percent}" aria-hidden="true"></meter>'
+        f'<span class="hidden-text">confidence </span>{shown.percent}%</span>'
     )
 
 

@@ -16,6 +16,7 @@ const events = [...document.querySelectorAll(".list > li")].map((item, place) =>
   hue: item.dataset.hue,
   reference: item.dataset.reference !== undefined,
   confidence: item.dataset.confidence === undefined ? null : Number(item.dataset.confidence), // given spans have none
+  percent: item.dataset.percent === undefined ? null : Number(item.dataset.percent), // rounded once, for all of the page
   mask: Uint8Array.from(atob(item.dataset.mask ?? ""), (letter) => letter.charCodeAt(0)),
   maskStart: Number(item.dataset.maskStart ?? 0),
   maskEnd: Number(item.dataset.maskEnd ?? SECONDS),
@@ -45,7 +46,7 @@ const spanText = (event) => `${clockText(event.start, DIGITS)}–${clockText(eve
 
 function scoreText(event) {
   if (event.reference) return "reference";
-  return event.confidence === null ? "" : `${Math.round(100 * event.confidence)}%`;
+  return event.percent === null ? "" : `${event.percent}%`;
 }
 
 // An area curve of a mask, as a path in a box 100 high, where `place` says how far right a moment lies.
