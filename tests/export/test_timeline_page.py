@@ -86,6 +86,41 @@ def test_search_finds_words_anywhere_without_accents(opened: Opened, document: T
     assert page.evaluate("document.activeElement === document.body")
 
 
+def test_search_marks_the_right_letters_behind_an_emoji(opened: Opened, document: TimelineDocument) -> None:
+    said = ("a dog 🐶🐶 runs", "👩‍🚀 é ff runs", "she runs 🏃")
+    page = opened(replace(document, events=tuple(ShownEvent(Event(0, 4, text), 0.5) for text in said)))
+    for words, marked in {"runs": ["runs"] * 3, "🐶": ["🐶🐶"], "🏃": ["🏃"], "e ff": ["é", "ff"]}.items():
+        page.fill("#search", words)
+        assert page.locator("mark").all_text_contents() == marked
+    assert not page.problems
+
+
+def test_tab_reaches_the_list_whatever_is_filtered(opened: Opened, document: TimelineDocument) -> None:
+    page = opened(document, at="#t=2")
+    wait_until(page, f"{PLACE} === 1")
+    page.fill("#search", "leave")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.closest('li')?.dataset.start") == "9.500"
+    page.fill("#search", "")
+    assert page.locator(".list button[tabindex='0']").count() == 1
+
+
+def test_a_zoomed_timeline_follows_a_reader_who_does_not_scroll(opened: Opened, document: TimelineDocument) -> None:
+    page = opened(document, viewport={"width": 880, "height": 800})
+    page.click("#zoom-in")
+    left = "document.querySelector('.viewport').scrollLeft"
+    page.keyboard.press("Space")
+    wait_until(page, f"{TIME} > 0.1")
+    page.evaluate("() => { document.querySelector('.viewport').scrollLeft = 1e6 }")
+    away = page.evaluate(left)
+    page.wait_for_timeout(400)
+    assert away > 100 and page.evaluate(left) == away, "what was scrolled to stays"
+    page.evaluate("() => { document.querySelector('.viewport').scrollLeft = 0 }")
+    page.wait_for_timeout(100)
+    page.evaluate("() => { document.querySelector('video').currentTime = 11 }")
+    wait_until(page, f"{left} > 100")
+
+
 def test_pointing_at_a_bar_shows_mask_score_and_picture(opened: Opened, document: TimelineDocument) -> None:
     page = opened(document)
     page.hover(".bar[data-place='1']")

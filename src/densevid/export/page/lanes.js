@@ -102,10 +102,15 @@ function firstZoom() {
   return typical < 24 ? 64 / typical : 1;
 }
 
+const trackPlace = (seconds) => (Math.min(seconds, SECONDS) / SECONDS) * track.clientWidth;
+
+function isInView(seconds) {
+  const past = trackPlace(seconds) - viewport.scrollLeft;
+  return past >= 0 && past <= viewport.clientWidth;
+}
+
 function keepInView(seconds) {
-  const at = (seconds / SECONDS) * track.clientWidth;
-  const [left, width] = [viewport.scrollLeft, viewport.clientWidth];
-  if (at < left || at > left + width) viewport.scrollLeft = at - 0.2 * width;
+  if (!isInView(seconds)) viewport.scrollLeft = trackPlace(seconds) - 0.2 * viewport.clientWidth;
 }
 
 function showCard(event, bar) {

@@ -19,6 +19,7 @@ function showMatches() {
   const shown = events.filter((event) => event.shown).length;
   found.textContent = words.length || group !== null ? `${shown} of ${events.length}` : `${events.length}`;
   find(".nothing-found").hidden = shown > 0 || events.length === 0;
+  standOnShown();
 }
 
 // Found words are marked by building text nodes anew: sentences never become markup.
@@ -43,7 +44,7 @@ function wordSpots(sentence, words) {
   const starts = [];
   let [text, at] = ["", 0];
   for (const [letter, length] of letters) {
-    for (const _ of letter) starts.push([at, at + length]);
+    for (let unit = 0; unit < letter.length; unit += 1) starts.push([at, at + length]); // as indexOf counts
     text += letter;
     at += length;
   }
@@ -65,6 +66,13 @@ function wordSpots(sentence, words) {
 
 function standOn(event) {
   for (const other of events) other.button.tabIndex = other === event ? 0 : -1;
+}
+
+// The Tab key always finds the list, though what it stood on may be filtered away.
+function standOnShown() {
+  if (events.some((event) => event.shown && event.button.tabIndex === 0)) return;
+  const first = events.find((event) => event.shown);
+  if (first) standOn(first);
 }
 
 function scrollToItem(event) {

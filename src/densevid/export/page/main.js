@@ -2,6 +2,7 @@
 
 let chosen = null; // the event last asked for; stays current while its time lasts, even under others
 let current; // undefined until the first look at the clock, null where nothing is described
+let shownSeconds = 0; // where the playhead stands
 const now = find(".now");
 const LAST_FRAME = 0.1; // seconds, at most about: a video stops on it, and what lasts till then stays
 
@@ -64,7 +65,7 @@ function highlight(event) {
   if (event) {
     event.item.setAttribute("aria-current", "true");
     bars.get(event).classList.add("current");
-    if (!list.contains(document.activeElement)) standOn(event);
+    if (event.shown && !list.contains(document.activeElement)) standOn(event);
     scrollToItem(event);
   }
   showNow(event);
@@ -81,11 +82,13 @@ function showNow(event) {
 }
 
 function show(seconds) {
+  const followed = isInView(shownSeconds); // a reader who has scrolled away is left there
+  shownSeconds = seconds;
   playhead.style.left = percent(Math.min(seconds, SECONDS));
   find("#elapsed").textContent = clockText(seconds);
   find(".now-sentence").setAttribute("aria-live", player.playing ? "off" : "polite");
   highlight(eventAt(seconds));
-  if (player.playing) keepInView(seconds);
+  if (player.playing && followed) keepInView(seconds);
 }
 
 function toggleLoop() {
