@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from densevid.errors import InputError
+from densevid.errors import InputError, named
 
 if TYPE_CHECKING:
     from collections.abc import Container
@@ -77,8 +77,6 @@ def run(arguments: argparse.Namespace) -> None:
 
 def _tracks(opened: OpenedJob, wanted: Container[str]) -> tuple[dict[str, FeatureTrack], list[str]]:
     """Those of the videos that can be used, left where they are, and what is wrong with the others."""
-    from densevid.inference.predict import named
-
     tracks: dict[str, FeatureTrack] = {}
     failures = [failure for video, failure in opened.failures.items() if video in wanted]
     for video in opened.videos:

@@ -18,7 +18,7 @@ from densevid.config import Config
 from densevid.data.annotation_files import read_annotation_file
 from densevid.data.feature_layouts import open_features
 from densevid.data.feature_source import FeatureSource, check_recipe
-from densevid.errors import InputError
+from densevid.errors import InputError, named
 from densevid.events import Event
 from densevid.inference.calibration import Calibration
 from densevid.inference.captioner import Captioner, Precision
@@ -230,12 +230,6 @@ def _usable(source: FeatureSource, videos: list[str]) -> tuple[list[str], dict[s
     if len(failures) == len(videos):
         raise InputError(next(iter(failures.values()), "there is no video to caption"))
     return [video for video in videos if video not in failures], failures
-
-
-def named(video: str, error: BaseException) -> str:
-    """What went wrong, with the video it went wrong in."""
-    text = str(error) if isinstance(error, InputError) else "there is not enough memory for it"
-    return text if text.startswith(video) else f"{video}: {text}"
 
 
 def _inference_only(settings: tuple[str, ...]) -> tuple[str, ...]:
