@@ -366,6 +366,46 @@ def test_a_place_that_cannot_be_written(clip, tmp_path, capsys) -> None:
     assert "it is a folder; give another place with --out DIR" in said
 
 
+def test_an_index_that_cannot_be_written_is_one_more_failure(clip, tmp_path, capsys) -> None:
+    (tmp_path / "index.densevid.json").mkdir()
+    videos = [shutil.copy(clip, tmp_path / "a.mp4"), text(tmp_path)]
+    assert main(["caption", *map(str, videos), "--format", "json"]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 2 and "index.densevid.json: it is a folder" in said[0] and "notes.mp4: not a video" in said[1]
+    assert (tmp_path / "a.densevid.json").is_file()
+
+
+def test_what_failed_before_the_disk_was_full_is_told(clip, tmp_path) -> None:
+    resource = pytest.importorskip("resource")
+    two = [text(tmp_path), shutil.copy(clip, tmp_path / "z.mp4")]
+    limits = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000))}
+    process = start(*two, "--format", "html", env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}, **limits)
+    said = process.communicate(timeout=120)[1].splitlines()
+    assert process.returncode == 2 and len(said) == 2 and "notes.mp4: not a video" in said[0], said
+    assert "z: File too large; make room and give the same command again" in said[1]
+
+
+def test_every_failure_names_its_video(clip, tmp_path, capsys) -> None:
+    """Names that are words of the message are names all the same."""
+    (tmp_path / "spans.json").write_text('{"other": {"timestamps": [[0, 1]]}}')
+    videos = [str(shutil.copy(clip, tmp_path / f"{name}.mp4")) for name in ("a", "it", "s")]
+    assert main(["caption", *videos, "--segments", str(tmp_path / "spans.json")]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert said == [f"densevid: {video}: the segments file says nothing about it" for video in videos]
+
+
+def test_names_cannot_act_upon_the_terminal(clip, tmp_path, capsys) -> None:
+    odd = tmp_path / "a\x1b[31m\nb.mp4"
+    shutil.copy(clip, odd)
+    (tmp_path / "c\x07\n.mp4").write_text("no video")
+    assert main(["caption", str(tmp_path)]) == 2
+    assert main(["caption", str(odd)]) == 0
+    said = capsys.readouterr()
+    assert "\x1b" not in said.out + said.err and "\x07" not in said.out + said.err
+    assert said.err == f"densevid: {tmp_path}/c? .mp4: not a video (no format is recognised)\n"
+    assert f"  {tmp_path}/a?[31m?b.densevid.html\n" in said.out
+
+
 @pytest.mark.parametrize(("stop", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
 def test_after_an_interrupt_or_a_kill_it_goes_on_where_it_was(stop, code, tmp_path, fresh_cache, monkeypatch) -> None:
     folder = tmp_path / "videos"

@@ -120,6 +120,14 @@ def test_a_folder_goes_on_past_failures_and_has_an_index(tmp_path, clip, capsys)
     assert sorted(together) == ["a <i>name", "b"]
 
 
+def test_without_pages_there_is_no_page_over_all(tmp_path, clip, capsys) -> None:
+    for name in ("a.mp4", "b.mp4"):
+        shutil.copy(clip, tmp_path / name)
+    assert main(["caption", str(tmp_path), "--format", "json"]) == 0
+    assert [file.name for file in tmp_path.glob("index*")] == ["index.densevid.json"]
+    assert f"2 of 2 videos captioned: {tmp_path / 'index.densevid.json'}" in capsys.readouterr().out
+
+
 def test_a_folder_is_not_captioned_twice(tmp_path, clip, capsys) -> None:
     """The .mp4 that a run writes next to a video is no video of the folder's own."""
     shutil.copy(clip, tmp_path / "a.mp4")
@@ -197,11 +205,23 @@ def test_for_the_web_what_browsers_do_not_play_is_encoded_anew(coding, tmp_path)
         assert ('src="./clip.densevid.mp4"' in page) is bool(flags)
 
 
-def test_open_shows_the_page(video, monkeypatch) -> None:
+def test_open_shows_the_page(video, monkeypatch, capsys) -> None:
     shown: list[str] = []
-    monkeypatch.setattr("webbrowser.open", shown.append)
+
+    def opens(address: str) -> bool:
+        shown.append(address)
+        return True
+
+    monkeypatch.setattr("webbrowser.open", opens)
     assert main(["caption", str(video), "--open"]) == 0
-    assert shown == [(video.parent / "clip.densevid.html").as_uri()]
+    assert shown == [(video.parent / "clip.densevid.html").as_uri()] and capsys.readouterr().err == ""
+
+
+def test_without_a_browser_the_page_is_named(video, monkeypatch, capsys) -> None:
+    monkeypatch.setattr("webbrowser.open", lambda address: False)
+    assert main(["caption", str(video), "--open"]) == 0
+    page = video.parent / "clip.densevid.html"
+    assert capsys.readouterr().err == f"densevid: no browser could be started; the page is {page}\n"
 
 
 def test_embed_puts_the_video_into_the_page(video) -> None:

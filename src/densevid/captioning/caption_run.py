@@ -19,7 +19,7 @@ from densevid.captioning.outputs import Manner, Target, details, require_room, w
 from densevid.captioning.timeline_document import comparison_figures, plays_in_every_browser, shown_file
 from densevid.captioning.video_captioner import ModelError, VideoCaptioner
 from densevid.captioning.video_captions import VideoCaptions, shown_name
-from densevid.errors import InputError, one_line
+from densevid.errors import InputError, is_out_of_memory, named, one_line, printable
 from densevid.events import Event
 from densevid.export.document import Figure
 from densevid.export.event_files import submission
@@ -64,7 +64,7 @@ class Outcome:
     def warnings(self) -> list[str]:
         """Lines on what is not as one would expect."""
         lines = (self.captioned and self.captioned.warning, self.remark)
-        return [f"{_known(self.given)}: {line}" for line in lines if line]
+        return [printable(f"{_known(self.given)}: {line}") for line in lines if line]
 
     @property
     def failure(self) -> str | None:
@@ -72,7 +72,7 @@ class Outcome:
         if self.captioned is None or not self.captioned.left_out:
             return self.error
         beyond = beyond_text(self.captioned.left_out, self.captioned.duration)
-        return f"{_known(self.given)}: {beyond}; left out"
+        return printable(f"{_known(self.given)}: {beyond}; left out")
 
 
 @dataclass
@@ -105,7 +105,7 @@ class CaptionRun:
         watch("files", 1.0)
 
     def write_index(self) -> Path | None:
-        """A page and an event file over all videos; None where there is one only."""
+        """An event file over all videos and, with pages, a page; the path of the last. None where there is one video."""
         done = [outcome for outcome in self.outcomes if outcome.captioned]
         if len(self.inputs) < 2 or not done:
             return None
@@ -116,11 +116,13 @@ class CaptionRun:
             details={name: details(video) for name, video in videos.items()},
             provenance={**provenance(), "inputs": {"model": self.captioner.model_key}},
         )
-        write_json(folder / f"{INDEX}{MARK}.json", content)
-        rows = [_index_row(outcome, folder) for outcome in self.outcomes]
-        page = folder / f"{INDEX}{MARK}.html"
-        write_text(page, index_page(shown_name(folder.resolve().name), rows, model=self.captioner.model.name))
-        return page
+        written = folder / f"{INDEX}{MARK}.json"
+        write_json(written, content)
+        if "html" in self.wishes.formats:
+            rows = [_index_row(outcome, folder) for outcome in self.outcomes]
+            written = folder / f"{INDEX}{MARK}.html"
+            write_text(written, index_page(shown_name(folder.resolve().name), rows, model=self.captioner.model.name))
+        return written
 
     def not_played(self) -> list[str]:
         """The videos whose pages stay black in some browsers, which do not play what the page shows."""
@@ -148,10 +150,10 @@ class CaptionRun:
             return Outcome(given, captioned, tuple(self._write(captioned, target)), remark=remark)
         except (ModelError, DiskError):
             raise
-        except (InputError, OSError) as error:
-            return Outcome(given, error=_named(given, error))
-        except MemoryError:
-            return Outcome(given, error=f"{given.name}: there is not enough memory for it")
+        except (InputError, OSError, MemoryError, RuntimeError) as error:
+            if isinstance(error, RuntimeError) and not is_out_of_memory(error):
+                raise
+            return Outcome(given, error=named(_known(given), error))
 
     def _figures(self, given: Input, captioned: VideoCaptions, references: tuple[Event, ...]) -> tuple[Figure, ...]:
         """What the model saw in a video and, where people said something about it, how much of that it found."""
@@ -195,13 +197,7 @@ class CaptionRun:
 
 
 def _known(given: Input) -> str:
-    return shown_name(str(given.file or given.name))
-
-
-def _named(given: Input, error: Exception) -> str:
-    text = one_line(error)
-    known = str(given.file or given.name)
-    return shown_name(text if known in text or given.name in text else f"{known}: {text}")
+    return str(given.file or given.name)
 
 
 def _index_row(outcome: Outcome, folder: Path) -> IndexRow:

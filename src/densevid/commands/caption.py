@@ -38,7 +38,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from densevid.errors import InputError
+from densevid.errors import InputError, one_line, printable
 
 if TYPE_CHECKING:
     from densevid.captioning.caption_run import CaptionRun, Outcome
@@ -72,30 +72,52 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Caption everything that is named."""
-    from densevid.export.terminal_timeline import Look
-
-    job, refused = _prepared(args)
+    """Caption everything that is named; what went wrong is told in the end, whatever the end is."""
+    job, failures = _prepared(args)
     for line in job.check():
         _complain(line)
-    single = len(job.inputs) == 1 and not refused
+    single = len(job.inputs) == 1 and not failures
+    try:
+        _caption_all(job, args.progress, single)
+        page = _write_index(job, failures) or next((f for f in job.outcomes[-1].files if f.suffix == ".html"), None)
+        _tell_files(job, page, single)
+        if args.open and page:
+            _show(page)
+    finally:
+        failures += [outcome.failure for outcome in job.outcomes if outcome.failure]
+        for failure in failures:
+            _complain(failure)
+    return 2 if failures else 0
+
+
+def _caption_all(job: CaptionRun, progress: str, single: bool) -> None:
+    from densevid.export.terminal_timeline import Look
+
     look = Look.of_stdout()
-    with _watch(args.progress, len(job.inputs)) as watch:
+    with _watch(progress, len(job.inputs)) as watch:
         for outcome in job.run(watch):
             if text := _timeline(outcome, look) if single else _line(outcome):
                 watch.line(text)
             for line in outcome.warnings:
                 _complain(line)
-    page = job.write_index() or next((f for f in job.outcomes[-1].files if f.suffix == ".html"), None)
-    _tell_files(job, page, single)
-    if args.open and page:
-        import webbrowser
 
-        webbrowser.open(page.resolve().as_uri())
-    failures = [*refused, *(outcome.failure for outcome in job.outcomes if outcome.failure)]
-    for failure in failures:
-        _complain(failure)
-    return 2 if failures else 0
+
+def _write_index(job: CaptionRun, failures: list[str]) -> Path | None:
+    """The index; that it cannot be written takes nothing from the videos, which are done."""
+    try:
+        return job.write_index()
+    except InputError as error:
+        failures.append(one_line(error))
+    except OSError as error:
+        failures.append(f"cannot write the index of all videos: {error.strerror or one_line(error)}")
+    return None
+
+
+def _show(page: Path) -> None:
+    import webbrowser
+
+    if not webbrowser.open(page.resolve().as_uri()):
+        _complain(f"no browser could be started; the page is {page}")
 
 
 def _prepared(args: argparse.Namespace) -> tuple[CaptionRun, list[str]]:
@@ -148,7 +170,6 @@ def _timeline(outcome: Outcome, look: Look) -> str:
     """The whole timeline of a single video; of an empty summary also how to see more."""
     from densevid.captioning.chosen_events import Choice
     from densevid.export.chapters import clock
-    from densevid.export.subtitles import printable
     from densevid.export.terminal_timeline import terminal_timeline
 
     captioned = outcome.captioned
@@ -162,11 +183,9 @@ def _timeline(outcome: Outcome, look: Look) -> str:
 
 def _line(outcome: Outcome) -> str:
     """A video of several, on one line."""
-    from densevid.captioning.video_captions import shown_name
-    from densevid.export.subtitles import printable
     from densevid.export.terminal_timeline import NOTHING
 
-    name = printable(shown_name(outcome.given.name))
+    name = printable(outcome.given.name)
     if outcome.captioned is None:
         return f"{name}: failed"
     events = outcome.captioned.events
@@ -182,21 +201,17 @@ def _fitted(line: str) -> str:
 
 
 def _tell_files(job: CaptionRun, page: Path | None, single: bool) -> None:
-    from densevid.captioning.video_captions import shown_name
-
     files = sorted((file for outcome in job.outcomes for file in outcome.files), key=lambda file: file != page)
     if single and files:
-        print("\n" + "\n".join(f"  {shown_name(str(file))}" for file in files))
+        print("\n" + "\n".join(f"  {printable(str(file))}" for file in files))
     elif page:
         done = sum(outcome.captioned is not None for outcome in job.outcomes)
-        print(f"\n{done} of {len(job.outcomes)} videos captioned: {shown_name(str(page))}")
+        print(f"\n{done} of {len(job.outcomes)} videos captioned: {printable(str(page))}")
     _tell_unplayed(job.not_played(), single)
 
 
 def _tell_unplayed(titles: list[str], single: bool) -> None:
     """A page that stays black would be a puzzle."""
-    from densevid.export.subtitles import printable
-
     names = printable(", ".join(titles[:3]) + (", ..." if len(titles) > 3 else ""))
     which = names if single else f"{len(titles)} of them ({names})"
     if titles:
@@ -204,4 +219,4 @@ def _tell_unplayed(titles: list[str], single: bool) -> None:
 
 
 def _complain(line: str) -> None:
-    print(f"densevid: {line}", file=sys.stderr)
+    print(f"densevid: {printable(line)}", file=sys.stderr)
