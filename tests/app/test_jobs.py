@@ -196,6 +196,19 @@ def test_too_much_of_a_video_is_refused(tmp_path: Path, video: Path, limits: dic
     run(settings_for(tmp_path, **limits), body)
 
 
+def test_the_work_is_told_how_large_a_picture_may_be(tmp_path: Path, video: Path) -> None:
+    program = "import os, sys; open(sys.argv[1], 'w').write(os.environ['DENSEVID_MAX_PIXELS'])"
+
+    async def body(jobs: Jobs) -> None:
+        job = put(jobs, video)
+        await until(lambda: job.over)
+        assert (job.folder / "told").read_text() == "50000"
+
+    settings = settings_for(tmp_path, pixels=50_000)
+    told = replace(settings, command=lambda video, out, title: [sys.executable, "-c", program, str(out / "told")])
+    run(told, body)
+
+
 def test_what_is_no_video_is_refused(tmp_path: Path) -> None:
     sound = make_sound(tmp_path / "sound.mp4")
     text = tmp_path / "text.mp4"

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import os
 import struct
+import subprocess
+import sys
 import warnings
+from contextlib import suppress
 from pathlib import Path
 
+import av
 import numpy as np
 import pytest
 
 from densevid.errors import InputError
 from densevid.video.backbones import plug_in
+from densevid.video.container import open_video
 from densevid.video.extract import extract
 from densevid.video.frames import VideoSteps
 from made_videos import constant, make_sound, make_video, number_of, numbered
@@ -308,3 +313,33 @@ def test_a_cut_file_that_starts_late_has_lost_only_its_end(tmp_path) -> None:
     _, video = read(tmp_path / "cut.mkv")
     assert video.declared == pytest.approx(8.0, abs=0.1)
     assert video.lost_seconds == pytest.approx(8.0 - video.end, abs=0.1)
+
+
+def test_a_picture_that_grows_in_the_middle_is_not_decoded_beyond_the_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broadcast may change its size; what was looked at first says nothing about what comes."""
+    sizes = {"small.ts": ((192, 128), 0.0), "large.ts": ((640, 480), 2.0)}
+    for name, (size, start) in sizes.items():
+        make_video(tmp_path / name, constant(2, fps=10, start=start), size=size, container="mpegts")
+    grows = tmp_path / "grows.ts"
+    grows.write_bytes(b"".join((tmp_path / name).read_bytes() for name in sizes))
+    assert decoded_sizes(grows) == {(192, 128), (640, 480)}
+    monkeypatch.setattr("densevid.video.container.MAX_PIXELS", 100_000)
+    assert decoded_sizes(grows) == {(192, 128)}
+
+
+def decoded_sizes(video: Path) -> set[tuple[int, int]]:
+    found = set()
+    with open_video(video) as (container, stream):
+        for packet in container.demux(stream):
+            with suppress(av.FFmpegError):
+                found |= {(frame.width, frame.height) for frame in packet.decode()}
+    return found
+
+
+def test_the_limit_of_pixels_can_be_lowered_and_not_raised() -> None:
+    told = "from densevid.video.container import MAX_PIXELS; print(MAX_PIXELS)"
+    for given, limit in (("1000", 1000), ("", 8192**2), ("many", 8192**2), (str(1 << 60), 8192**2)):
+        environment = {**os.environ, "DENSEVID_MAX_PIXELS": given}
+        assert int(subprocess.check_output([sys.executable, "-c", told], env=environment)) == limit

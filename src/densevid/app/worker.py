@@ -42,7 +42,10 @@ async def _attempt(job: Job, settings: Settings) -> None:
         return
     job.save()
     command = settings.command(job.upload, job.folder, job.name)
-    variables = {"DENSEVID_CACHE": str(job.cache)}  # what is known of a video goes when its job goes
+    variables = {
+        "DENSEVID_CACHE": str(job.cache),  # what is known of a video goes when its job goes
+        "DENSEVID_MAX_PIXELS": str(settings.limits.pixels),  # a size can change behind what the probe has seen
+    }
     outcome = await run_process(command, _progress_of(job), settings.limits.job_seconds, variables)
     if outcome.code == 0 and all(job.result(format).is_file() for format in FORMATS):
         job.end(State.DONE)

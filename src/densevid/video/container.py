@@ -7,6 +7,7 @@ still asks to open is refused.
 
 from __future__ import annotations
 
+import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,9 +29,19 @@ BEGINNINGS = (
 )
 MP4_BOXES = {b"ftyp", b"moov", b"mdat", b"wide", b"free", b"skip", b"pnot", b"styp", b"moof"}
 COUNTS_FROM_ZERO = {"matroska"}  # its duration is the time of the end, wherever the pictures start
-MAX_PIXELS = 8192 * 8192
+BELIEVABLE_PIXELS = 8192 * 8192
+PIXELS_VARIABLE = "DENSEVID_MAX_PIXELS"  # less, if it says so: `densevid serve` does to the processes of its jobs
 READ_BLOCK = 1 << 18
 WORTH_THREADS = 640 * 360  # pixels; smaller pictures decode faster than threads can share them
+
+
+def _max_pixels() -> int:
+    """The most that a picture may have."""
+    given = os.environ.get(PIXELS_VARIABLE, "")
+    return min(BELIEVABLE_PIXELS, int(given)) if given.isdecimal() else BELIEVABLE_PIXELS
+
+
+MAX_PIXELS = _max_pixels()
 
 # The decoders' own complaints go to stderr by default; what matters of them is counted and told in our words.
 av.logging.set_level(None)
@@ -109,6 +120,7 @@ def _picture_stream(path: Path, container: InputContainer, decoder_threads: int)
     threads = decoder_threads if context.width * context.height >= WORTH_THREADS else 1
     context.thread_type = "FRAME" if threads > 1 else "NONE"
     context.thread_count = threads
+    context.options = {"max_pixels": str(MAX_PIXELS)}  # pictures may become larger in the middle of a file
     return stream
 
 
