@@ -78,6 +78,10 @@ def test_the_number_of_the_page_is_how_sure_an_event_is_and_the_other_is_its_sco
     assert "0:02.0–0:12.0, 87% sure, score 0.78" in words.description
     for label, times in {"87% sure, score 0.78   ": 2, "50% sure, score 0.90   ": 2, "score 0.40   ": 1}.items():
         assert sum(text.startswith(label) for text in texts) == times, "in both figures, what is unsure in one"
+    assert masks.description.startswith("The surest events of the timeline that differ (")
+    for score, told in {0.0031: "0.0031", 0.096: "0.096", 0.104: "0.10", 0.0: "0.00", 1.0: "1.00"}.items():
+        unsure = (replace(explanation.unconfident[0], score=score),)
+        assert f"(score {told})" in masks_figure(replace(explanation, unconfident=unsure)).description
     given = replace(explanation.confident[0], confidence=None, score=None, gate=None)
     assert "(given span)" in masks_figure(replace(explanation, confident=(given,))).description
 

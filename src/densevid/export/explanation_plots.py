@@ -41,7 +41,7 @@ def masks_figure(explanation: Explanation) -> Figure:
     named = {name: line for axis in axes[:, 0] for line, name in zip(*axis.get_legend_handles_labels(), strict=True)}
     axes[0, 0].legend(named.values(), named.keys(), loc="upper right", ncols=3, frameon=False, fontsize=8)
     axes[-1, 0].set_xlabel("seconds")
-    sure = "The surest events of the timeline" if explanation.of_timeline else "The best proposals"
+    sure = "The surest events of the timeline that differ" if explanation.of_timeline else "The best proposals"
     sure_labels, unsure_labels = _labels(explanation.confident), _labels(explanation.unconfident)
     description = f"{sure} ({sure_labels}), and unsure proposals ({unsure_labels})."
     if any(proposal.gate is not None for proposal in proposals):
@@ -106,8 +106,13 @@ def _titled(drawing: Any, explanation: Explanation, name: str, title: str) -> tu
 def _label(proposal: ExplainedProposal) -> str:
     """The number that the page has, as the page writes it, and the score by which the proposal was chosen."""
     sure = [] if proposal.confidence is None else [f"{100 * min(1.0, max(0.0, proposal.confidence)):.0f}% sure"]
-    score = [] if proposal.score is None else [f"score {proposal.score:.2f}"]
+    score = [] if proposal.score is None else [f"score {_two_digits(proposal.score)}"]
     return ", ".join(sure + score) or "given span"
+
+
+def _two_digits(score: float) -> str:
+    """0.78, and 0.0031 where two places behind the point would be nothing."""
+    return f"{score:.2f}" if score >= 0.1 or score == 0 else f"{score:.2g}"
 
 
 def _labels(proposals: Sequence[ExplainedProposal]) -> str:

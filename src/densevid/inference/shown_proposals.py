@@ -80,7 +80,7 @@ class Candidates:
 def sure_and_unsure(
     kept: Candidates, told: Sequence[Sought], told_S2: Tensor, each: int
 ) -> tuple[list[Sought], list[Sought]]:
-    """The `each` surest events of a timeline, which are at the steps `told_S2`, and `each` of the low end of proposals.
+    """The `each` surest events of a timeline that differ, at the steps `told_S2`, and `each` of the low end of proposals.
 
     Without an event the best proposals are the surest. What is unsure and yet in the timeline is known as its event.
     """
