@@ -38,7 +38,8 @@ def recall_figure(predictions: Sequence[Event], references: Sequence[Event]) -> 
         width = 1 + 4 * (1 - tiou)  # curves that coincide are seen through one another
         counts = np.arange(len(recall_P))
         axis.step(counts, 100 * recall_P, where="post", color=colour, linewidth=width, label=f"tIoU {tiou:g}")
-    axis.set(xlabel="proposals allowed, the surest first", ylabel="references found (%)", ylim=(-2, 103), xlim=(0, None))
+    axis.set(xlabel="proposals allowed, the surest first", ylabel="references found (%)")
+    axis.set(ylim=(-2, 103), xlim=(0, None))
     axis.xaxis.get_major_locator().set_params(integer=True)
     axis.legend(frameon=False, fontsize=8)
     found = ", ".join(f"{100 * row[-1]:.0f}% at tIoU {tiou:g}" for tiou, row in zip(TIOUS, recall_TP, strict=True))

@@ -80,9 +80,10 @@ class Candidates:
 def sure_and_unsure(
     kept: Candidates, told: Sequence[Sought], told_S2: Tensor, each: int
 ) -> tuple[list[Sought], list[Sought]]:
-    """The `each` surest events of a timeline that differ, at the steps `told_S2`, and `each` of the low end of proposals.
+    """The `each` surest events of a timeline that differ, and `each` of the low end of proposals.
 
-    Without an event the best proposals are the surest. What is unsure and yet in the timeline is known as its event.
+    The timeline is at the steps `told_S2`. Without an event the best proposals are the surest. What is unsure and yet in
+    the timeline is known as its event.
     """
     if told:
         confidence_S = torch.tensor([found.event.score if found.event else 0.0 for found in told]).to(told_S2)
