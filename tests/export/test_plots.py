@@ -41,7 +41,7 @@ def test_recall_is_what_counting_gives() -> None:
 
 def test_recall_of_nothing() -> None:
     assert not recall_curves([], [Event(0, 1, "")], (0.5,)).any()
-    assert "Of 1 references, 0 proposals" in recall_figure([], [Event(0, 1, "")]).description
+    assert "Of 1 reference, found with 0 proposals: 0% at" in recall_figure([], [Event(0, 1, "")]).description
 
 
 def test_a_timeline_is_drawn_in_the_colours_of_its_references(tmp_path: Path) -> None:

@@ -180,6 +180,21 @@ def test_a_phone_never_scrolls_sideways(opened: Opened, document: TimelineDocume
     assert page.locator("video").bounding_box()["y"] <= 1, "the video stays in sight while the list scrolls"
 
 
+@pytest.mark.parametrize("width, height", [(1440, 900), (1024, 768), (390, 844), (320, 640)])
+def test_a_long_title_and_narrow_columns_keep_everything_on_its_line(
+    opened: Opened, document: TimelineDocument, width: int, height: int
+) -> None:
+    long = replace(crowded(document, 12, 30), title="a film with a long name " * 12, warning="a part is damaged")
+    for shown in (document, long, replace(long, duration=9000.0)):
+        page = opened(shown, viewport={"width": width, "height": height}, at="#t=2")
+        wait_until(page, f"{PLACE} >= 0")
+        for part, most in {".facts": 24, ".now-time": 24, ".list .when": 26, "h1": 50}.items():
+            assert page.locator(part).first.bounding_box()["height"] < most, part
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        events = page.locator(".events").bounding_box()
+        assert width < 860 or events["y"] + events["height"] <= height, "the list ends with the window"
+
+
 def test_hours_with_hundreds_of_events(opened: Opened, document: TimelineDocument) -> None:
     page = opened(replace(crowded(document, 500, 10_800), video=None))
     assert page.is_visible(".overview")
@@ -337,6 +352,7 @@ def test_on_a_phone_a_figure_opens_at_its_size_and_no_video_covers_it(
     below = page.locator(".figures").bounding_box()["y"]
     video = page.locator("video").bounding_box()
     assert video["y"] + video["height"] <= max(0, below), "the video has left with the list"
+    assert page.get_attribute("button.picture >> nth=0", "aria-label") == "Enlarge: Recall."
     page.locator("button.picture").last.tap()
     picture = page.locator("dialog img")
     assert picture.bounding_box()["width"] == pytest.approx(figure.width, abs=1)

@@ -19,7 +19,7 @@ from densevid.artifacts import atomic_path
 from densevid.events import Event
 from densevid.export.document import PIXELS_OF_A_FIGURE, Figure, ShownEvent, TimelineDocument
 from densevid.export.layout import NO_HUE, lay_out, temporal_iou
-from densevid.export.markup import clock_text
+from densevid.export.markup import clock_text, count_text
 
 COLOURS = ("#3f7fd0", "#2a9d6c", "#d07a2d", "#b565b8", "#1e94b0", "#8f8a1c", "#cf5a55", "#7d6fd6")  # as on the page
 GREY = "#8a8d94"
@@ -43,9 +43,8 @@ def recall_figure(predictions: Sequence[Event], references: Sequence[Event]) -> 
     axis.xaxis.get_major_locator().set_params(integer=True)
     axis.legend(frameon=False, fontsize=8)
     found = ", ".join(f"{100 * row[-1]:.0f}% at tIoU {tiou:g}" for tiou, row in zip(TIOUS, recall_TP, strict=True))
-    return finished(
-        drawing, "recall", "Recall.", f"Of {len(references)} references, {len(predictions)} proposals find {found}."
-    )
+    said = f"Of {count_text(len(references), 'reference')}, found with {count_text(len(predictions), 'proposal')}: {found}."
+    return finished(drawing, "recall", "Recall.", said)
 
 
 def recall_curves(

@@ -81,11 +81,11 @@ def _figures(figures: tuple[Figure, ...]) -> str:
 
 
 def _figure(figure: Figure) -> str:
-    description, source = escaped(figure.description), data_address("image/png", figure.png)
+    title, source = escaped(figure.title), data_address("image/png", figure.png)
     return (
-        '<figure><button type="button" class="picture" title="Enlarge" aria-label="Enlarge this figure">'
-        f'<img loading="lazy" alt="" width="{figure.width}" src="{source}"></button>'
-        f"<figcaption><strong>{escaped(figure.title)}</strong> {description}</figcaption></figure>"
+        f'<figure><button type="button" class="picture" title="Enlarge" aria-label="Enlarge: {title}">'
+        f'<img loading="lazy" alt="{title}" width="{figure.width}" src="{source}"></button>'
+        f"<figcaption><strong>{title}</strong> {escaped(figure.description)}</figcaption></figure>"
     )
 
 

@@ -107,10 +107,20 @@ function goToAddress() {
   else goTo(seconds);
 }
 
+// The columns end with the window, however many lines the title takes.
+function measureHead() {
+  const head = find("header");
+  const gap = 15;
+  new ResizeObserver(() => {
+    document.body.style.setProperty("--head", `${head.getBoundingClientRect().height + gap}px`);
+  }).observe(head);
+}
+
 function start() {
   const any = events.length > 0;
   for (const part of document.querySelectorAll(".now, .events-head label")) part.hidden = !any;
   find(".timeline").hidden = false;
+  measureHead();
   document.documentElement.classList.toggle("framed", parent !== window); // in the web app, where no command helps
   startLanes(choose, () => current);
   startOverview();
