@@ -242,6 +242,8 @@ def _read_config(path: Path) -> Config:
     form = content.pop("format", None)
     version = form.get("version") if isinstance(form, dict) else form
     content.pop("provenance", None)
+    if version is None:
+        raise InputError(f"{path}: does not say its format (version = {FORMAT} under [format]); is it a model's?")
     if version != FORMAT:
         raise InputError(
             f"{path}: model format {version}; this densevid reads format {FORMAT}, a newer one may read it"

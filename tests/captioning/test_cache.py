@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from densevid.cli import main
+from densevid.data.extraction import extract_many
 from densevid.events import read_events
 from made_videos import constant, make_video
 from ordinary_user import run_as_ordinary_user
@@ -92,3 +93,12 @@ def test_a_cache_that_may_not_be_entered_is_not_needed(video, tmp_path) -> None:
     done = run_as_ordinary_user(["caption", str(video), "--format", "json"], DENSEVID_CACHE=str(tmp_path / "locked"))
     assert (done.returncode, done.stderr) == (0, "")
     assert read_events(video.parent / "clip.densevid.json")["clip"]
+
+
+def test_a_store_is_not_captioned_twice(video, tmp_path, fresh_cache, monkeypatch) -> None:
+    extract_many([video], tmp_path / "store", backbone="appearance", workers=1)
+    assert main(["caption", str(tmp_path / "store"), "--format", "json"]) == 0
+    first = (tmp_path / "store-captions" / "clip.densevid.json").read_text()
+    monkeypatch.setattr("densevid.captioning.video_captioner.chosen_events", None)
+    assert main(["caption", str(tmp_path / "store"), "--format", "json"]) == 0
+    assert (tmp_path / "store-captions" / "clip.densevid.json").read_text() == first

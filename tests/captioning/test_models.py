@@ -50,6 +50,68 @@ def test_from_python(clip: Path) -> None:
         densevid.caption("nothing.mp4")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"top": "3"}, "top must be a whole number, got '3'"),
+        ({"top": 2.5}, "top must be a whole number, got 2.5"),
+        ({"top": 0}, "top must be at least 1, got 0"),
+        ({"segments": [(1, 2, 3)]}, r"segments holds pairs of start and end in seconds, got \(1, 2, 3\)"),
+        ({"segments": [("a", 2)]}, "segments holds pairs"),
+        ({"segments": 5}, "segments must be a list of pairs"),
+        ({"segments": [(2.0, 1.0)]}, "segments must satisfy 0 <= start < end, got 2, 1"),
+        ({"segments": [(0.0, float("nan"))]}, "segments must satisfy"),
+    ],
+)
+def test_arguments_that_are_none(arguments, said, clip: Path) -> None:
+    with pytest.raises(InputError, match=f"^{said}"):
+        densevid.load().caption(clip, **arguments)
+
+
+def test_what_is_no_video_and_a_device_that_is_none() -> None:
+    with pytest.raises(InputError, match="path of a video or a FeatureTrack, got NoneType"):
+        densevid.caption(None)
+    with pytest.raises(InputError, match="device must be one of auto, cpu, cuda, got 'gpu'"):
+        densevid.load(device="gpu")
+
+
+def test_numbers_of_numpy_become_plain_ones(clip: Path) -> None:
+    model = densevid.load()
+    (told,) = model.caption(clip, segments=np.array([[1.0, 2.5]], np.float32))
+    assert (told.start, told.end) == (1.0, 2.5) and type(told.start) is float
+    assert model.caption(clip, top=np.int64(1)) == model.caption(clip, top=1)
+
+
+def test_what_could_not_be_read_is_a_warning(tmp_path: Path) -> None:
+    noise = [np.random.default_rng(n).integers(0, 255, (128, 192, 3)).astype("uint8") for n in range(4)]
+    whole = make_video(tmp_path / "whole.mkv", constant(4.0), picture=lambda n: noise[n % 4]).read_bytes()
+    (tmp_path / "cut.mkv").write_bytes(whole[: len(whole) * 6 // 10])
+    for caption in (densevid.caption, densevid.load().caption):
+        with pytest.warns(UserWarning, match=r"^cut\.mkv: .*could not be read") as told:
+            assert caption(tmp_path / "cut.mkv")
+        assert told[0].filename == __file__
+
+
+def test_a_wrong_calibration_is_the_models_fault_and_told_before_any_video(
+    clip: Path, models: Path, tmp_path: Path, monkeypatch, capsys
+) -> None:
+    shutil.copytree(models / "tiny", tmp_path / "model")
+    (tmp_path / "model" / "calibration.toml").write_text("[format]\nversion = 1\n")
+    monkeypatch.setattr("densevid.video.extract.Extractor.extract", None)
+    two = [str(shutil.copy(clip, tmp_path / name)) for name in ("a.mp4", "b.mp4")]
+    assert main(["caption", *two, "--model", str(tmp_path / "model"), "--no-cache"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"densevid: {tmp_path / 'model'}: calibration.toml: ") and said.count("\n") == 1
+
+
+def test_a_model_that_does_not_say_its_format(models: Path, tmp_path: Path) -> None:
+    shutil.copytree(models / "tiny", tmp_path / "model")
+    config = tmp_path / "model" / "config.toml"
+    config.write_text(config.read_text().replace("[format]\nversion = 1\n", ""))
+    with pytest.raises(InputError, match=r"config\.toml: does not say its format"):
+        densevid.load(tmp_path / "model")
+
+
 def test_a_model_of_a_run_is_called_as_the_run(models: Path, tmp_path: Path) -> None:
     names = {"runs/mine/model": "mine", "runs/mine/model-last": "mine/model-last", "other": "other"}
     for folder, name in names.items():
@@ -146,4 +208,11 @@ def test_a_reduced_model_of_our_own(clip: Path, tmp_path: Path) -> None:
     reduction, _ = Reduction.fit([extract(clip, backbone="appearance")], 5)
     folder = write_tiny_model(tmp_path / "model", "appearance", reduction)
     backbone = reduced(find_backbone("appearance"), load_model(folder).reduction)
-    assert densevid.load(folder).caption(clip) == densevid.load(folder).caption(extract(clip, backbone=backbone))
+    model = densevid.load(folder)
+    assert model.caption(clip) == model.caption(extract(clip, backbone=backbone))
+    unreduced = extract(clip, backbone="appearance")
+    told = model.caption(unreduced)
+    assert [event.sentence for event in told] == [event.sentence for event in model.caption(clip)]
+    assert len(model.caption(unreduced, segments=[(1, 2)])) == 1
+    with pytest.raises(InputError, match="made with recipe appearance-"):
+        model.caption(extract(clip, backbone="appearance", seconds_per_step=1.0))

@@ -95,13 +95,15 @@ def test_given_spans_have_no_confidence_anywhere(video: Path, tmp_path: Path, ca
         assert [row["confidence"] for row in csv.DictReader(file)] == ["", ""]
 
 
-def test_spans_beyond_the_end_are_left_out_and_named(video: Path, tmp_path: Path, capsys) -> None:
+def test_spans_beyond_the_end_are_left_out_or_cut_and_named(video: Path, tmp_path: Path, capsys) -> None:
     (tmp_path / "spans.txt").write_text("1 2\n20 30\n5 9\n1:00 1:05\n")
     for _ in range(2):  # the second time from the cache
         assert main(["caption", str(video), "--segments", str(tmp_path / "spans.txt"), "--format", "json"]) == 2
-        said = capsys.readouterr().err
-        assert said.count("\n") == 1 and "before these given segments: 20-30, 60-65 s; left out" in said
-        assert [event.end for event in read_events(tmp_path / "clip.densevid.json")["clip"]] == [2.0, 9.0]
+        cut, left_out = capsys.readouterr().err.splitlines()
+        assert "before these given segments: 20-30, 60-65 s; left out" in left_out
+        assert cut == f"densevid: {video}: 1 of the given segments is cut at its end, 6.0 s"
+        ends = [event.end for event in read_events(tmp_path / "clip.densevid.json")["clip"]]
+        assert ends == [2.0, pytest.approx(6.0, abs=0.05)]
     (tmp_path / "clip.densevid.json").unlink()
     (tmp_path / "spans.txt").write_text("20 30\n")
     assert main(["caption", str(video), "--segments", str(tmp_path / "spans.txt"), "--format", "json"]) == 2

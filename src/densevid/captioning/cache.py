@@ -91,13 +91,24 @@ def usual_cache() -> Cache:
     return Cache(cache_folder(), _limit())
 
 
-def content_key(path: Path) -> str:
-    """What a file holds, whatever it is called: the sha256 of its bytes."""
+def content_key(path: Path) -> str | None:
+    """What a file holds, whatever it is called: the sha256 of its bytes; None where there is no file."""
     try:
+        if not path.is_file():
+            return None
         with path.open("rb") as file:
             return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+
+
+def track_key(track: FeatureTrack) -> str:
+    """What a track holds, whatever store it is in."""
+    steps = range(len(track) + 1)
+    about = {"streams": track.streams, "duration": track.duration, "edges": track.seconds(steps).tolist()}
+    digest = hashlib.sha256(json.dumps(about).encode())
+    digest.update(track.values.dtype.str.encode() + track.values.tobytes())
+    return f"sha256:{digest.hexdigest()}"
 
 
 def code_key(folders: Iterable[Path]) -> str:

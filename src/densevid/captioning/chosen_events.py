@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, replace
+from operator import index
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +23,7 @@ Span = tuple[float, float]
 Origin = tuple[int, int]  # the first step of a window, and the number of an anchor in it; see `Sought`
 MOST_MASKS = 100  # a dense list has hundreds of events, and a page with the masks of all would be large
 MOST_NAMED = 5  # spans in a line of warning
+SLACK = 0.5  # seconds that a given span may end after its video: times are rounded, and lengths told differently
 
 
 @dataclass(frozen=True)
@@ -33,14 +35,18 @@ class Choice:
     segments: tuple[Span, ...] | None = None
 
     def __post_init__(self) -> None:
-        if self.top is not None and self.top < 1:
-            raise ArgumentError(f"{{top}} must be at least 1, got {self.top}")
         if self.top is not None and self.dense:
             raise ArgumentError("{top} and {dense} exclude each other; give one of them")
         if self.segments is not None and (self.top is not None or self.dense):
             raise ArgumentError(
                 "{segments} says what to caption, nothing is left to choose; leave out {top} and {dense}"
             )
+
+    @classmethod
+    def of(cls, top: int | None, dense: bool, segments: Iterable[Span] | None) -> Choice:
+        """What somebody asked for, as plain numbers; what makes no sense is refused."""
+        count = None if top is None else _count(top)
+        return cls(count, bool(dense), None if segments is None else _spans(segments))
 
     @property
     def text(self) -> str:
@@ -49,15 +55,25 @@ class Choice:
             return "given segments"
         return "dense" if self.dense else f"top {self.top}" if self.top else "summary"
 
-    def within(self, duration: float) -> tuple[Choice, tuple[Span, ...]]:
-        """The same of a video that is so long, and the given spans that lie wholly beyond its end."""
-        beyond = tuple(span for span in self.segments or () if span[0] >= duration)
-        if not beyond:
-            return self, ()
-        inside = tuple(span for span in self.segments or () if span[0] < duration)
-        if not inside:
+    def within(self, duration: float) -> FittedChoice:
+        """The same of a video that is so long."""
+        given = self.segments or ()
+        beyond = tuple(span for span in given if span[0] >= duration)
+        inside = tuple(span for span in given if span[0] < duration)
+        if beyond and not inside:
             raise InputError(beyond_text(beyond, duration))
-        return replace(self, segments=inside), beyond
+        cut = tuple((start, duration if end > duration + SLACK else end) for start, end in inside)
+        fitted = self if cut == given else replace(self, segments=cut)
+        return FittedChoice(fitted, beyond, sum(before != after for before, after in zip(inside, cut, strict=True)))
+
+
+@dataclass(frozen=True)
+class FittedChoice:
+    """A choice for a video of known length: the spans that lie wholly beyond its end, and how many were cut there."""
+
+    choice: Choice
+    beyond: tuple[Span, ...]
+    cut: int
 
 
 @dataclass(frozen=True)
@@ -82,6 +98,35 @@ class ChosenEvents:
         rows = [(event.start, event.end, event.sentence, event.score) for event in self.events]
         masks = [mask and (mask.start, mask.end, mask.values) for mask in self.masks]
         return {"events": rows, "masks": masks, "origins": self.origins}
+
+
+def _count(top: Any) -> int:
+    """A number of events as a plain number: whatever counts as an integer may be given."""
+    try:
+        number = index(top)
+    except TypeError:
+        raise ArgumentError(f"{{top}} must be a whole number, got {top!r:.40}") from None
+    if number < 1 or isinstance(top, bool):
+        raise ArgumentError(f"{{top}} must be at least 1, got {top}")
+    return number
+
+
+def _spans(segments: Any) -> tuple[Span, ...]:
+    try:
+        return tuple(map(_span, segments))
+    except TypeError:
+        raise ArgumentError(f"{{segments}} must be a list of pairs, got {segments!r:.60}") from None
+
+
+def _span(segment: Any) -> Span:
+    """A given span as plain seconds: a pair of whatever numbers, of a list, a tuple or an array."""
+    try:
+        start, end = map(float, segment)
+    except (TypeError, ValueError):
+        raise ArgumentError(f"{{segments}} holds pairs of start and end in seconds, got {segment!r:.60}") from None
+    if not 0 <= start < end < float("inf"):
+        raise ArgumentError(f"{{segments}} must satisfy 0 <= start < end, got {start:g}, {end:g}")
+    return start, end
 
 
 def beyond_text(spans: Sequence[Span], duration: float) -> str:

@@ -5,15 +5,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 import densevid
 from densevid.artifacts import fingerprint, hash_of
-from densevid.captioning.cache import Cache, CachedTrack, code_key, content_key, usual_cache
+from densevid.captioning.cache import Cache, CachedTrack, code_key, content_key, track_key, usual_cache
 from densevid.captioning.chosen_events import Choice, ChosenEvents, Span, beyond_text, chosen_events
 from densevid.captioning.installed_models import InstalledModel, find_model
 from densevid.captioning.video_captions import FoundEvents, VideoCaptions, shown_name
@@ -43,6 +44,8 @@ class VideoCaptioner:
 
     def __init__(self, model: InstalledModel, *, device: Device = "auto", cache: Cache | None = None) -> None:
         self.model, self.device = model, device
+        if device not in get_args(Device):
+            raise ArgumentError(f"{{device}} must be one of {', '.join(get_args(Device))}, got {device!r:.40}")
         if device == "cuda":  # said even where the cache knows all: what is asked for is not there
             self._require_gpu()
         self.cache = cache if cache is not None else usual_cache()
@@ -62,39 +65,41 @@ class VideoCaptioner:
         confident, a story of at most `top` events that hardly overlap, all that is proposed (`dense`), or what happens
         in given spans of seconds, in their order and with a score of 1.
         """
-        choice = Choice(top, dense, None if segments is None else tuple(segments))
-        told: VideoCaptions | FoundEvents
-        if isinstance(video, Path | str):
-            path = local_path(video)
-            told = self.caption_file(path, path.stem, choice)
-        else:
-            told = self._find(video, None, choice, unwatched)
-        if told.left_out:
-            raise InputError(beyond_text(told.left_out, told.duration))
-        return list(told.events)
+        return _events(self._told(video, Choice.of(top, dense, segments)))
+
+    def _told(self, video: Path | str | FeatureTrack, choice: Choice) -> VideoCaptions | FoundEvents:
+        from densevid.tracks import FeatureTrack
+
+        if isinstance(video, FeatureTrack):
+            return self._find(video, None, choice, unwatched)
+        if not isinstance(video, Path | str):
+            raise InputError(f"caption takes the path of a video or a FeatureTrack, got {type(video).__name__}")
+        path = local_path(video)
+        return self.caption_file(path, path.stem, choice)
 
     def caption_file(self, path: Path, name: str, choice: Choice, watch: Watch = unwatched) -> VideoCaptions:
         """A video file with its events."""
-        content = content_key(path) if path.is_file() else None
-        key = content and hash_of({"video": content, "model": self.model_key, "choice": repr(choice)})
-        found = FoundEvents.of(self.cache.events(key)) if key else None
-        if found is None:
+        content = content_key(path)
+
+        def find() -> FoundEvents:
             made = self.track(path, watch, content)
-            found = self._find(made.track, made.warning, choice, watch)
-            if key:
-                self.cache.keep_events(key, found.as_plain())
+            return self._find(made.track, made.warning, choice, watch)
+
+        found = self._remembered(content, choice, find)
         for stage in ("decode", "features", "events", "sentences"):
             watch(stage, 1.0)
         return self._captions(name, path, found, choice, content)
 
     def caption_from(self, source: FeatureSource, video: str, name: str, choice: Choice) -> VideoCaptions:
         """A video of a feature store with its events."""
-        found = self._find(self.track_from(source, video), None, choice, unwatched)
+        track = self.track_from(source, video)
+        found = self._remembered(track_key(track), choice, lambda: self._find(track, None, choice, unwatched))
         return self._captions(name, None, found, choice, None)
 
     def caption_track(self, track: FeatureTrack, choice: Choice, watch: Watch = unwatched) -> ChosenEvents:
-        """The events of a track, which must be of the model's own recipe."""
+        """The events of a track of the model's own recipe, or of that before the reduction."""
         recipe = self.loaded.recipe
+        track = self._as_read(track)
         if track.recipe is not None and recipe is not None and track.recipe != recipe.id:
             raise InputError(f"the features were made with recipe {track.recipe}, the model reads {recipe.id}")
         return chosen_events(self.loaded, self.captioner, track, choice, watch)
@@ -103,7 +108,7 @@ class VideoCaptioner:
         """The features of a video file as the model reads them, from the cache where they are there."""
         from densevid.video.container import require_video
 
-        content = content or (content_key(path) if path.is_file() else None)
+        content = content or content_key(path)
         require_video(path)  # before a model is loaded for it
         recipe = self.extractor.recipe.id
         cached = self.cache.track(content, recipe) if content else None
@@ -117,10 +122,7 @@ class VideoCaptioner:
 
     def track_from(self, source: FeatureSource, video: str) -> FeatureTrack:
         """The features of a video of a store as the model reads them."""
-        track = source.track(video)
-        if self._reduces(source) and self.loaded.reduction and self.loaded.recipe:
-            track = self.loaded.reduction.apply_to_track(track, self.loaded.recipe)
-        return track
+        return self._as_read(source.track(video))
 
     def explained(self, captioned: VideoCaptions, track: FeatureTrack) -> tuple[Figure, ...]:
         """Figures of what the model saw where it found the events: masks, and where words looked; it may be none."""
@@ -136,7 +138,7 @@ class VideoCaptioner:
         """Raise unless the model can read this source; a line of warning if that cannot be known."""
         from densevid.data.feature_source import check_recipe
 
-        if self._reduces(source):
+        if self._reduces(source.recipe.id if source.recipe else None):
             return None
         features = self.loaded.config.features
         streams = tuple(zip(features.streams, features.widths, strict=True))
@@ -148,7 +150,9 @@ class VideoCaptioner:
         from densevid.checkpoint import load_model
 
         with _about_the_model():
-            return load_model(self.model.folder)
+            loaded = load_model(self.model.folder)
+            self._require_calibration(loaded)
+        return loaded
 
     @cached_property
     def captioner(self) -> Captioner:
@@ -185,23 +189,59 @@ class VideoCaptioner:
         if not torch.cuda.is_available():
             raise ArgumentError("{device} cuda: this machine has no usable CUDA device")
 
-    def _reduces(self, source: FeatureSource) -> bool:
-        """Whether the source holds what the model reads before it is reduced."""
-        reduction, recipe = self.loaded.reduction, self.loaded.recipe
-        if reduction is None or recipe is None or source.recipe is None or source.recipe.id == recipe.id:
+    def _require_calibration(self, loaded: LoadedModel) -> None:
+        """Before any video, for a wrong one is the fault of none."""
+        from densevid.inference.calibration import Calibration
+
+        try:
+            if loaded.calibration is not None:
+                Calibration.of_table(loaded.calibration)
+        except InputError as error:
+            raise InputError(f"{self.model.folder}: {error}") from error
+
+    def _as_read(self, track: FeatureTrack) -> FeatureTrack:
+        """A track as the model reads it, reduced where it is not yet."""
+        if self._reduces(track.recipe) and self.loaded.reduction and self.loaded.recipe:
+            return self.loaded.reduction.apply_to_track(track, self.loaded.recipe)
+        return track
+
+    def _reduces(self, recipe: str | None) -> bool:
+        """Whether features of a recipe are what the model reads before it is reduced."""
+        from densevid.tracks import FeatureRecipe
+
+        own = self.loaded.recipe
+        if self.loaded.reduction is None or own is None:
             return False
-        return reduction.recipe(source.recipe).id == recipe.id
+        return recipe == FeatureRecipe({key: value for key, value in own.table.items() if key != "reduction"}).id
+
+    def _remembered(self, content: str | None, choice: Choice, find: Callable[[], FoundEvents]) -> FoundEvents:
+        """The events of what holds this content: those of the cache, or found now and kept."""
+        if content is None:
+            return find()
+        key = hash_of({"video": content, "model": self.model_key, "choice": repr(choice)})
+        found = FoundEvents.of(self.cache.events(key))
+        if found is None:
+            found = find()
+            self.cache.keep_events(key, found.as_plain())
+        return found
 
     def _find(self, track: FeatureTrack, warning: str | None, choice: Choice, watch: Watch) -> FoundEvents:
+        duration = track.duration or float(track.seconds(len(track)))
+        fitted = choice.within(duration)
+        chosen = self.caption_track(track, fitted.choice, watch)
+        problems = [warning, self._unseen(track, fitted.choice)]
+        if fitted.cut:
+            are = "is" if fitted.cut == 1 else "are"
+            problems.append(f"{fitted.cut} of the given segments {are} cut at its end, {duration:.1f} s")
+        return FoundEvents(duration, "; ".join(filter(None, problems)) or None, chosen, fitted.beyond)
+
+    def _unseen(self, track: FeatureTrack, choice: Choice) -> str | None:
+        """A line where some of the given spans lie after all that is read."""
         from densevid.inference.given_segments import unseen
 
-        duration = track.duration or float(track.seconds(len(track)))
-        choice, left_out = choice.within(duration)
-        chosen = self.caption_track(track, choice, watch)
-        if choice.segments and (count := unseen(self.captioner, track, choice.segments)):
-            told = f"{count} of the given segments begin after all that the model reads; the last step stands in"
-            warning = f"{warning}; {told}" if warning else told
-        return FoundEvents(duration, warning, chosen, left_out)
+        count = unseen(self.captioner, track, choice.segments) if choice.segments else 0
+        told = f"{count} of the given segments begin after all that the model reads; the last step stands in"
+        return told if count else None
 
     def _captions(
         self, name: str, path: Path | None, found: FoundEvents, choice: Choice, content: str | None
@@ -236,12 +276,12 @@ def _about_the_model() -> Iterator[None]:
 def load(model: str | Path | None = None, *, device: Device = "auto") -> VideoCaptioner:
     """The model that comes with densevid, another by its name (`densevid models` lists them), or one by its folder."""
     captioner = VideoCaptioner(find_model(model), device=device)
-    assert captioner.loaded
+    _ = captioner.loaded  # now, so that whoever loads a model hears what is wrong with it
     return captioner
 
 
 def caption(
-    video: Path | str,
+    video: Path | str | FeatureTrack,
     *,
     model: str | Path | None = None,
     top: int | None = None,
@@ -249,4 +289,15 @@ def caption(
     segments: Sequence[Span] | None = None,
 ) -> list[Event]:
     """The events of a video file, in the order of time; `load` the model once to caption several."""
-    return VideoCaptioner(find_model(model)).caption(video, top=top, dense=dense, segments=segments)
+    choice = Choice.of(top, dense, segments)
+    return _events(VideoCaptioner(find_model(model))._told(video, choice))
+
+
+def _events(told: VideoCaptions | FoundEvents) -> list[Event]:
+    """What Python gets of a captioned video; what was lost on the way is a warning where `caption` was called."""
+    if told.left_out:
+        raise InputError(beyond_text(told.left_out, told.duration))
+    if told.warning:
+        name = told.title if isinstance(told, VideoCaptions) else "the track"
+        warnings.warn(f"{name}: {told.warning}", stacklevel=3)
+    return list(told.events)

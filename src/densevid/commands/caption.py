@@ -133,7 +133,7 @@ def _prepared(args: argparse.Namespace) -> tuple[CaptionRun, list[str]]:
     from densevid.data.annotations import read_annotations
 
     formats = chosen_formats(_formats_asked_for(args))
-    choice = Choice(args.top, args.dense, None if args.segments is None else ())
+    choice = Choice.of(args.top, args.dense, None if args.segments is None else ())
     model = find_model(args.model)
     if args.explain:
         import matplotlib  # noqa: F401  # missing: told before the work
