@@ -180,6 +180,8 @@ class CaptionRun:
         if self.wishes.spans is not None:
             if given.known_as not in self.wishes.spans:
                 raise InputError("the segments file says nothing about it")
+            if not self.wishes.spans[given.known_as]:
+                raise InputError("the segments file has no segment of it")
             choice = replace(choice, segments=tuple(self.wishes.spans[given.known_as]))
         return self._told(given, choice, watch)
 
