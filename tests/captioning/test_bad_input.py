@@ -21,6 +21,7 @@ from densevid.cli import main
 from densevid.errors import InputError
 from densevid.video.frames import VideoSteps
 from made_videos import constant, make_sound, make_video
+from ordinary_user import run_as_ordinary_user
 
 
 def refused(capsys: pytest.CaptureFixture[str], *words: str | Path) -> str:
@@ -138,17 +139,37 @@ def test_neither_a_broken_file_nor_what_is_known_waits_for_the_model(clip, tmp_p
     assert again.stdout.splitlines()[-1] == "2 False" and "notes.mp4: not a video" in again.stderr
 
 
-def test_may_not_be_read(tmp_path, clip, capsys) -> None:
+def test_may_not_be_read(tmp_path, clip) -> None:
     secret = Path(shutil.copy(clip, tmp_path / "secret.mp4"))
     secret.chmod(0)
-    user = os.geteuid()
-    try:
-        if user == 0:  # nothing is forbidden to root
-            os.seteuid(65534)
-        said = refused(capsys, secret, "--out", "/tmp")
-    finally:
-        os.seteuid(user)
-    assert "Permission denied" in said or "cannot write" in said
+    done = run_as_ordinary_user(["caption", secret])
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"densevid: {secret}: cannot be read (Permission denied)\n"
+
+
+def test_what_may_not_be_looked_at_is_one_failure_each(tmp_path, clip) -> None:
+    """A folder that is closed, one that can be listed and not entered, files in them, and a store."""
+    for folder in ("closed", "listed", "open/closed", "store"):
+        (tmp_path / folder).mkdir(parents=True)
+        shutil.copy(clip, tmp_path / folder / "a.mp4")
+    shutil.copy(clip, tmp_path / "open" / "good.mp4")
+    (tmp_path / "open" / "link.mp4").symlink_to(tmp_path / "nothing")
+    (tmp_path / "store" / "features.toml").touch(mode=0)
+    for folder, mode in {"closed": 0, "listed": 0o444, "open/closed": 0}.items():
+        (tmp_path / folder).chmod(mode)
+    names = ["open", "closed", "listed", "closed/a.mp4", "store", "n" * 5000]
+    done = run_as_ordinary_user(["caption", *(tmp_path / name for name in names), "--out", tmp_path / "out"])
+    said = done.stderr.replace(f"densevid: {tmp_path}/", "").splitlines()
+    assert done.returncode == 2 and (tmp_path / "out" / "good.densevid.html").is_file()
+    assert sorted(line[:70] for line in said) == [
+        "closed/a.mp4: cannot be read (Permission denied)",
+        "closed: the folder cannot be read (Permission denied)",
+        "listed/a.mp4: cannot be read (Permission denied)",
+        "n" * 70,
+        "open/closed: the folder cannot be read (Permission denied)",
+        "open/link.mp4: a link to what is not there",
+        "store/features.toml: not a readable TOML file ([Errno 13] Permission denied: "[:70],
+    ]
 
 
 def test_all_of_them_in_one_folder_and_the_good_one_is_captioned(tmp_path, clip, capsys) -> None:
