@@ -381,6 +381,19 @@ def test_a_full_disk_is_one_line_and_ends_it(clip, tmp_path) -> None:
     assert sorted(file.name for file in tmp_path.iterdir()) == ["a.mp4", "b.mp4"], "nothing half-written"
 
 
+@pytest.mark.parametrize("flags", [[], ["--burn"]])
+def test_a_full_disk_is_not_the_fault_of_the_video_whose_mp4_it_has_no_room_for(flags, clip, tmp_path) -> None:
+    resource = pytest.importorskip("resource")
+    two = [shutil.copy(clip, tmp_path / name) for name in ("a.mp4", "b.mp4")]
+    limits = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000))}
+    words = ["--format", "mp4", *flags, "--progress", "none"]
+    process = start(*two, *words, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}, **limits)
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 2 and said.count("\n") == 1, said
+    assert "a: File too large; make room and give the same command again" in said
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["a.mp4", "b.mp4"], "nothing half-written"
+
+
 def test_a_place_that_cannot_be_written(clip, tmp_path, capsys) -> None:
     (tmp_path / "clip.densevid.json").mkdir()
     said = refused(capsys, shutil.copy(clip, tmp_path / "clip.mp4"))

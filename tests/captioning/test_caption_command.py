@@ -146,6 +146,26 @@ def test_a_store_is_captioned_without_its_videos(tmp_path, clip, capsys) -> None
     assert one == other
 
 
+@pytest.mark.parametrize("flags", [["--format", "json,mp4"], ["--burn"], ["--web"]])
+def test_an_mp4_of_features_is_refused_before_the_work(flags, tmp_path, clip, monkeypatch, capsys) -> None:
+    extract_many([clip], tmp_path / "store", backbone="appearance", workers=1)
+    monkeypatch.setattr("densevid.captioning.caption_run.CaptionRun.run", None)
+    assert main(["caption", str(tmp_path / "store"), *flags]) == 2
+    assert capsys.readouterr().err.startswith("densevid: features alone have no pictures to make an mp4 of: leave out")
+
+
+def test_an_mp4_that_is_there_is_not_encoded_again(video, tmp_path) -> None:
+    words = ["caption", str(video), "--format", "mp4", "--burn", "--out", str(tmp_path / "out")]
+    made = tmp_path / "out" / "clip.densevid.mp4"
+    times = []
+    for flags in ([], [], ["--top", "1"], ["--top", "1"]):
+        assert main([*words, *flags]) == 0
+        times.append(made.stat().st_mtime_ns)
+    assert times[0] == times[1] < times[2] == times[3], "only other sentences are"
+    made.write_bytes(made.read_bytes()[:1000])
+    assert main([*words, "--top", "1"]) == 0 and made.stat().st_size > 1000, "and what is damaged"
+
+
 def test_progress_for_programs(video, fresh_cache) -> None:
     command = [sys.executable, "-m", "densevid", "caption", str(video), "--format", "json", "--progress", "jsonl"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)

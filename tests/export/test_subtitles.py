@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from densevid.events import Event
 from densevid.export.chapters import ffmpeg_metadata, youtube_chapters
-from densevid.export.subtitled_video import shown_in_turn, write_subtitled
+from densevid.export.subtitled_video import Mp4Manner, shown_in_turn, write_subtitled
 from densevid.export.subtitles import printable, srt, webvtt
 from made_videos import constant, make_video, number_of, packet_times
 
@@ -157,7 +157,7 @@ def test_pictures_that_are_encoded_anew_keep_their_size_and_shape(burn, tmp_path
     video = make_video(
         tmp_path / "tall.mp4", times, codec="mpeg4", size=(96, 160), sound_from=0.0, aspect=Fraction(4, 3)
     )
-    write_subtitled(video, tmp_path / "out.mp4", [Event(0.5, 1.5, "a dog runs")], burn=burn, web=True)
+    write_subtitled(video, tmp_path / "out.mp4", [Event(0.5, 1.5, "a dog runs")], Mp4Manner(burn, web=True))
     with av.open(str(tmp_path / "out.mp4")) as container:
         stream = container.streams.video[0]
         assert (stream.codec_context.name, stream.width, stream.height) == ("h264", 96, 160)
@@ -169,7 +169,7 @@ def test_pictures_that_are_encoded_anew_keep_their_size_and_shape(burn, tmp_path
 def test_burned_in_captions_change_the_pictures_while_they_last(tmp_path) -> None:
     grey = np.full((128, 192, 3), 200, np.uint8)
     video = make_video(tmp_path / "grey.mp4", constant(3.0), picture=lambda number: grey)
-    write_subtitled(video, tmp_path / "out.mp4", [Event(1.0, 2.0, "a dog runs")], burn=True)
+    write_subtitled(video, tmp_path / "out.mp4", [Event(1.0, 2.0, "a dog runs")], Mp4Manner(burn=True))
     with av.open(str(tmp_path / "out.mp4")) as container:
         assert not container.streams.subtitles
         frames = [(frame.time, frame.to_ndarray(format="gray")[100:]) for frame in container.decode(video=0)]

@@ -15,7 +15,7 @@ from densevid.artifacts import provenance, write_json, write_text
 from densevid.captioning.chosen_events import Choice, Span, beyond_text
 from densevid.captioning.inputs import Input, output_base
 from densevid.captioning.output_names import INDEX, MARK
-from densevid.captioning.outputs import Manner, Target, details, require_room, write_outputs
+from densevid.captioning.outputs import NO_PICTURES, Manner, Target, details, require_room, write_outputs
 from densevid.captioning.timeline_document import comparison_figures, plays_in_every_browser, shown_file
 from densevid.captioning.video_captioner import ModelError, VideoCaptioner
 from densevid.captioning.video_captions import VideoCaptions, shown_name
@@ -88,6 +88,8 @@ class CaptionRun:
         """Raise on what would fail every video, before any is touched; lines of warning."""
         warnings = []
         sources = {id(given.source): given.source for given in self.inputs if given.source is not None}
+        if sources and "mp4" in self.wishes.formats:
+            raise InputError(f"{NO_PICTURES}: leave out mp4, --burn and --web, or name the videos instead of the store")
         for source in sources.values():
             warnings.append(self.captioner.check(source))
         if self.wishes.references is not None:

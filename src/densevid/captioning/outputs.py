@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import densevid
-from densevid.artifacts import atomic_path, provenance, require_writable, write_json, write_text
+from densevid.artifacts import atomic_path, hash_of, provenance, require_writable, write_json, write_text
+from densevid.captioning.cache import code_key
 from densevid.captioning.output_names import MARK
 from densevid.captioning.video_captions import VideoCaptions, shown_name
 from densevid.errors import InputError
@@ -19,6 +20,7 @@ from densevid.export.event_files import submission, table
 from densevid.export.subtitles import srt, webvtt
 
 USUAL = ("html", "vtt", "json")
+NO_PICTURES = "features alone have no pictures to make an mp4 of"
 
 
 @dataclass(frozen=True)
@@ -121,12 +123,19 @@ def _write_chapters(captioned: VideoCaptions, target: Target) -> None:
 
 
 def _write_mp4(captioned: VideoCaptions, target: Target) -> None:
-    from densevid.export.subtitled_video import write_subtitled
+    from densevid.export.subtitled_video import Mp4Manner, write_subtitled
 
     if captioned.file is None:
-        raise InputError(f"{captioned.name}: features alone have no pictures to make an mp4 of")
-    manner = target.manner
-    write_subtitled(captioned.file, target.path("mp4"), captioned.events, burn=manner.burn, web=manner.web)
+        raise InputError(NO_PICTURES)
+    manner = Mp4Manner(target.manner.burn, target.manner.web, _mp4_key(captioned, target.manner))
+    write_subtitled(captioned.file, target.path("mp4"), captioned.events, manner)
+
+
+def _mp4_key(captioned: VideoCaptions, manner: Manner) -> str:
+    """What decides about an .mp4, so that a run that goes on does not encode what is there."""
+    rows = [(event.start, event.end, event.sentence) for event in captioned.events]
+    how = {"burn": manner.burn, "web": manner.web, "code": code_key([Path(densevid.__file__).parent / "export"])}
+    return hash_of({"video": captioned.content, "events": rows, **how})
 
 
 def _write_html(captioned: VideoCaptions, target: Target) -> None:

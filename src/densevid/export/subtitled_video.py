@@ -8,6 +8,7 @@ original.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -44,11 +45,28 @@ ASS_HEADER = (  # what the encoder of subtitles wants to know: one plain style
     b"Style: Default,Arial,16,&Hffffff,&Hffffff,&H0,&H0,0,0,0,0,100,100,0,0,1,1,0,2,10,10,10,1\r\n\r\n"
     b"[Events]\r\nFormat: Layer, Start, End, Style, Name, MarginL, MarginR, MarginV, Effect, Text\r\n"
 )
+KEY = "made by densevid from "
+FULL_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG}  # no fault of the video's
 Draw = Callable[[Picture, float], Picture]
 
 
-def write_subtitled(video: Path, out: Path, events: Sequence[Event], *, burn: bool = False, web: bool = False) -> None:
-    """Write `out`, with `web` so that browsers play it; what the file cannot give is one line."""
+@dataclass(frozen=True)
+class Mp4Manner:
+    """How an .mp4 is made: whether sentences go into the pictures, and whether browsers must play it.
+
+    `key` stands for all that decides about its content: a file that carries it need not be written again.
+    """
+
+    burn: bool = False
+    web: bool = False
+    key: str | None = None
+
+
+def write_subtitled(video: Path, out: Path, events: Sequence[Event], manner: Mp4Manner | None = None) -> None:
+    """Write `out`, unless it is there; what the file cannot give is one line, what the disk cannot take an OSError."""
+    manner = manner or Mp4Manner()
+    if manner.key and _key_of(out) == manner.key:
+        return
     shown = sorted((event for event in events if printable(event.sentence)), key=lambda event: event.place)
     try:
         with (
@@ -56,27 +74,33 @@ def write_subtitled(video: Path, out: Path, events: Sequence[Event], *, burn: bo
             atomic_path(out) as temporary,
             av.open(str(temporary), "w", format="mp4", options={"movflags": "+faststart"}) as target,
         ):
-            _Copy(video, (source, stream), target, shown, _Manner(burn, web)).run()
+            if manner.key:
+                target.metadata["comment"] = f"{KEY}{manner.key}"
+            _Copy(video, (source, stream), target, shown, manner).run()
     except (av.FFmpegError, UnicodeError, ValueError) as error:
         if isinstance(error, InputError):
             raise
         reason = getattr(error, "strerror", None) or one_line(error)
+        if getattr(error, "errno", None) in FULL_DISK:
+            raise OSError(error.errno, reason, str(out)) from error  # type: ignore[union-attr]
         raise InputError(f"{video}: cannot be written as an mp4 ({reason})") from error
 
 
-@dataclass(frozen=True)
-class _Manner:
-    """Whether sentences go into the pictures, and whether browsers must play the result."""
-
-    burn: bool
-    web: bool
+def _key_of(out: Path) -> str | None:
+    """What the file that is there was made of, if we made it."""
+    try:
+        with open_video(out) as (container, _):
+            said = container.metadata.get("comment", "")
+    except InputError:
+        return None
+    return said.removeprefix(KEY) if said.startswith(KEY) else None
 
 
 class _Copy:
     """One source on its way into one target."""
 
     def __init__(
-        self, video: Path, opened: tuple[InputContainer, Any], target: OutputContainer, events: Any, manner: _Manner
+        self, video: Path, opened: tuple[InputContainer, Any], target: OutputContainer, events: Any, manner: Mp4Manner
     ) -> None:
         self.video, self.target, self.events = video, target, events
         self.source, self.stream = source, stream = opened
@@ -223,7 +247,7 @@ def _upright(frame: VideoFrame) -> Picture:
     return np.ascontiguousarray(picture[: picture.shape[0] // 2 * 2, : picture.shape[1] // 2 * 2])
 
 
-def _copied(stream: Any, codings: set[str], manner: _Manner) -> bool:
+def _copied(stream: Any, codings: set[str], manner: Mp4Manner) -> bool:
     """Whether a stream goes into the .mp4 as it is."""
     context = stream.codec_context
     return context is not None and context.name in codings and (not manner.web or plays_in_browsers(stream))
