@@ -142,6 +142,41 @@ def test_models_are_listed_with_their_scores(models: Path, tmp_path, monkeypatch
     ]
 
 
+def test_one_bad_file_of_scores_costs_nobody_the_list(models: Path, tmp_path, monkeypatch, capsys) -> None:
+    for name in ("a", "b"):
+        shutil.copytree(models / "tiny", tmp_path / name)
+    (tmp_path / "a" / "scores.json").write_text("{")
+    monkeypatch.setenv("DENSEVID_MODELS", str(tmp_path))
+    assert main(["models"]) == 0
+    shown = capsys.readouterr()
+    assert f"\n  scores: {tmp_path / 'a' / 'scores.json'}: not valid JSON" in shown.out and "\nb, 0." in shown.out
+    assert shown.err == ""
+
+
+def test_a_place_of_models_may_be_a_model_and_one_without_any_is_told(
+    models: Path, tmp_path, monkeypatch, capsys
+) -> None:
+    shutil.copytree(models / "tiny", tmp_path / "run" / "model")
+    (tmp_path / "void").mkdir()
+    places = [tmp_path / "run" / "model", tmp_path / "nowhere", tmp_path / "void"]
+    monkeypatch.setenv("DENSEVID_MODELS", ":".join(map(str, places)))
+    assert main(["models"]) == 0
+    shown = capsys.readouterr()
+    assert "run, 0." in shown.out and densevid.load("run").model.folder == tmp_path / "run" / "model"
+    assert shown.err.splitlines() == [
+        f"densevid: DENSEVID_MODELS names {place}, which holds no model" for place in places[1:]
+    ]
+
+
+def test_a_folder_that_is_no_model_hides_no_installed_one(tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "tiny").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert densevid.load("tiny").model.folder != Path("tiny")
+    (tmp_path / "other").mkdir()
+    with pytest.raises(InputError, match="other: not a model folder"):
+        densevid.load("other")
+
+
 def test_the_list_needs_no_torch(models: Path) -> None:
     code = "import sys, densevid.cli as c; c.main(['models']); print('torch' in sys.modules, 'numpy' in sys.modules)"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)

@@ -59,22 +59,21 @@ def installed_models() -> list[InstalledModel]:
     """All models, the one that is used by default first; of two with one name the first found counts."""
     found: dict[str, InstalledModel] = {}
     for place in model_places():
-        for folder in sorted(place.iterdir()) if place.is_dir() else ():
-            if (folder / MARK).is_file():
-                found.setdefault(folder.name, InstalledModel(folder.name, folder))
+        for model in _models_in(place):
+            found.setdefault(model.name, model)
     preferred = {name: rank for rank, name in enumerate(_defaults())}
     return sorted(found.values(), key=lambda model: (preferred.get(model.name, len(preferred)), model.name))
 
 
 def find_model(name: str | Path | None = None) -> InstalledModel:
-    """The default model, one by its name, or one by its folder."""
+    """The default model, one by its name, or one by its folder; a folder that is no model hides no installed one."""
     models = installed_models()
     if name is None:
         if not models:
             raise InputError(f"no model is installed with this densevid; {HOW_TO_GET_ONE}")
         return models[0]
     by_name = next((model for model in models if model.name == str(name)), None)
-    if by_name is not None and not Path(name).is_dir():
+    if by_name is not None and not _is_model(Path(name)):
         return by_name
     if Path(name).is_dir():
         return InstalledModel(_name_of(Path(name).resolve()), Path(name))
@@ -84,8 +83,30 @@ def find_model(name: str | Path | None = None) -> InstalledModel:
 
 def model_places() -> list[Path]:
     """Where models are looked for: the user's own folders, then the package."""
-    own = [Path(place) for place in os.environ.get(VARIABLE, "").split(os.pathsep) if place]
+    own = [Path(place).expanduser() for place in os.environ.get(VARIABLE, "").split(os.pathsep) if place]
     return [*own, Path(str(files("densevid"))) / "pretrained"]
+
+
+def missing_places() -> list[Path]:
+    """Folders that the user names and that hold no model."""
+    return [place for place in model_places()[:-1] if not _models_in(place)]
+
+
+def _models_in(place: Path) -> list[InstalledModel]:
+    """The models in a folder; a folder that is a model itself is the only one."""
+    if _is_model(place):
+        return [InstalledModel(_name_of(place.resolve()), place)]
+    try:
+        return [InstalledModel(folder.name, folder) for folder in sorted(place.iterdir()) if _is_model(folder)]
+    except OSError:
+        return []
+
+
+def _is_model(folder: Path) -> bool:
+    try:
+        return (folder / MARK).is_file()
+    except OSError:
+        return False
 
 
 def _name_of(folder: Path) -> str:

@@ -11,8 +11,16 @@ Examples:
 from __future__ import annotations
 
 import argparse
+import sys
 
-from densevid.captioning.installed_models import HOW_TO_GET_ONE, InstalledModel, installed_models
+from densevid.captioning.installed_models import (
+    HOW_TO_GET_ONE,
+    VARIABLE,
+    InstalledModel,
+    installed_models,
+    missing_places,
+)
+from densevid.errors import InputError, one_line, printable
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,14 +34,24 @@ def run(args: argparse.Namespace) -> int:
         print(f"no model is installed; {HOW_TO_GET_ONE}")
     for number, model in enumerate(models):
         print(_described(model, is_default=number == 0))
+    for place in missing_places():
+        print(f"densevid: {VARIABLE} names {printable(str(place))}, which holds no model", file=sys.stderr)
     return 0
 
 
 def _described(model: InstalledModel, *, is_default: bool) -> str:
     lines = [f"{model.name}{' (default)' if is_default else ''}, {model.size / 1e6:.1f} MB"]
-    lines += [
-        f"  {title}: {', '.join(f'{metric} {value:.4g}' for metric, value in numbers.items())}"
-        for title, numbers in model.scores.items()
-    ]
+    lines += [f"  {line}" for line in _scores(model)]
     lines += [f"  licence: {model.licence or 'not said in its model card'}", f"  {model.folder}"]
-    return "\n".join(lines)
+    return "\n".join(map(printable, lines))
+
+
+def _scores(model: InstalledModel) -> list[str]:
+    """What it was measured to do, a line each; a file that cannot be read costs nobody the list."""
+    try:
+        return [
+            f"{title}: {', '.join(f'{metric} {value:.4g}' for metric, value in numbers.items())}"
+            for title, numbers in model.scores.items()
+        ]
+    except InputError as error:
+        return [f"scores: {one_line(error)}"]
