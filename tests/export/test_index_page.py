@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -91,6 +92,14 @@ def test_it_fits_a_phone_and_axe_finds_no_barrier(page: Any, look: str) -> None:
     assert page.evaluate("() => document.documentElement.scrollWidth") <= 320
     result = axe.run(page, options={"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]})
     assert not result.violations_count, result.generate_report()
+
+
+def test_events_that_overlap_lie_below_each_other_in_the_strip() -> None:
+    events = (Event(0, 6, "one"), Event(2, 8, "two"), Event(6, 9, "three"))
+    page = index_page("Both", [IndexRow("video", None, 10.0, events)], model="m")
+    assert 'viewBox="0 0 1000 2"' in page
+    drawn = re.findall(r'<rect x="([\d.]+)" width="([\d.]+)" y="(\d)"', page)
+    assert drawn == [("0.0", "600.0", "0"), ("200.0", "600.0", "1"), ("600.0", "300.0", "0")]
 
 
 def test_references_stand_above_what_was_predicted() -> None:

@@ -13,7 +13,8 @@ from urllib.parse import quote
 
 import densevid
 from densevid.events import Event
-from densevid.export.layout import HUES
+from densevid.export.document import ShownEvent
+from densevid.export.layout import HUES, lanes
 from densevid.export.markup import clock_text, count_text, data_address, escaped, notice
 from densevid.export.page_parts import LOGO, SEARCH_ICON, page_head, page_part, policy
 from densevid.export.subtitles import printable
@@ -21,6 +22,8 @@ from densevid.export.terminal_timeline import NOTHING
 
 MOST_SHOWN = 4  # sentences of a video that are seen without unfolding
 MOST_BARS = 200
+LOWEST_STRIP, HEIGHT_OF_A_ROW, HIGHEST_STRIP = 10, 5, 50  # pixels
+BAR_SHARE = 0.8  # of its row, where there are several
 
 
 @dataclass(frozen=True)
@@ -100,13 +103,18 @@ def _strips(row: IndexRow) -> str:
 
 
 def _strip(events: Sequence[Event], end: float) -> str:
-    """Shapes have attributes, which a page without inline styles may use."""
+    """Events that overlap lie below each other. Shapes have attributes, which a page without inline styles may use."""
+    shown = sorted(events[:MOST_BARS], key=lambda event: event.place)
+    rows = lanes([ShownEvent(event) for event in shown])
+    count = max(rows, default=0) + 1
     bars = "".join(
-        f'<rect x="{1000 * event.start / end:.1f}" width="{max(3.0, 1000 * event.seconds / end):.1f}" height="10" '
-        f'data-hue="{place % HUES}"/>'
-        for place, event in enumerate(events[:MOST_BARS])
+        f'<rect x="{1000 * event.start / end:.1f}" width="{max(3.0, 1000 * event.seconds / end):.1f}" '
+        f'y="{row}" height="{1 if count == 1 else BAR_SHARE}" data-hue="{place % HUES}"/>'
+        for place, (event, row) in enumerate(zip(shown, rows, strict=True))
     )
-    return f'<svg class="strip" viewBox="0 0 1000 10" preserveAspectRatio="none" aria-hidden="true">{bars}</svg>'
+    height = min(HIGHEST_STRIP, max(LOWEST_STRIP, HEIGHT_OF_A_ROW * count))
+    size = f'height="{height}" viewBox="0 0 1000 {count}" preserveAspectRatio="none"'
+    return f'<svg class="strip" {size} aria-hidden="true">{bars}</svg>'
 
 
 def _said(row: IndexRow) -> str:
