@@ -51,6 +51,14 @@ def test_a_confidence_is_one_number_everywhere(
     assert f"confidence {percent}%" in page.text_content(".card")
 
 
+def test_what_is_next_follows_the_moment(opened: Opened, document: TimelineDocument) -> None:
+    page = opened(replace(document, events=shown((2, 3, 0.9), (6, 7, 0.4))), at="#t=1")
+    for seconds, expected in {1: "Next event at 0:02.0", 4: "Next event at 0:06.0", 8: ""}.items():
+        page.evaluate("(seconds) => { location.hash = `t=${seconds}` }", seconds)
+        wait_until(page, f"Math.abs({TIME} - {seconds}) < .01 && {PLACE} === -1")
+        assert page.text_content(".now-time") == expected
+
+
 def test_a_less_sure_event_is_shown_when_it_is_chosen(opened: Opened, document: TimelineDocument) -> None:
     page = opened(replace(document, events=shown((0, 8, 0.58), (3, 5, 0.16))))
     page.click(".list > li:nth-child(2) button")
@@ -180,6 +188,16 @@ def test_the_card_does_not_cover_the_ribbon(
     card, ribbon = (page.locator(part).bounding_box() for part in (".card", ".ribbon"))
     assert apart(card, ribbon) and apart(card, bar.bounding_box())
     assert page.text_content(".ribbon-name").startswith(f"Event mask: 0:0{int(place / 4)}.")
+
+
+def test_the_card_leaves_the_zoom_alone_and_goes_when_one_searches(opened: Opened, document: TimelineDocument) -> None:
+    page = opened(replace(document, events=shown((0, 1, 0.5), (10.5, 12, 0.4))))
+    page.hover(".bar[data-place='1']")
+    card, zoom = (page.locator(part).bounding_box() for part in (".card", ".zoom"))
+    assert card["x"] + card["width"] <= zoom["x"] or apart(card, zoom)
+    page.keyboard.press("/")
+    page.keyboard.type("from")
+    assert not page.is_visible(".card")
 
 
 def test_the_ribbon_returns_to_the_moment_when_the_pointer_leaves_the_list(

@@ -10,6 +10,8 @@ from densevid.export.document import ShownEvent, TimedMask, TimelineDocument
 from densevid.export.layout import Layout
 from densevid.export.markup import clock_text, data_address, escaped
 
+SEEN_AT_ONCE = 10  # events
+WIDELY = 20  # percent
 MASK_POINTS = 240  # more than a lane has pixels for, few enough for hundreds of events
 
 
@@ -31,6 +33,18 @@ def group_filter(layout: Layout) -> str:
     buttons = [_group_button("", "All", pressed=True)]
     buttons += [_group_button(str(place), name, pressed=False) for place, name in enumerate(layout.groups)]
     return f'<div class="groups" role="group" aria-label="Whose events">{"".join(buttons)}</div>'
+
+
+def confidence_filter(document: TimelineDocument) -> str:
+    """A slider that leaves out what is less sure, where there are many events and they differ widely."""
+    percents = [shown.percent for shown in document.events if shown.percent is not None]
+    if len(percents) <= SEEN_AT_ONCE or max(percents) - min(percents) < WIDELY:
+        return ""
+    return (
+        '<div class="sureness" hidden><label for="sureness">Confidence</label>'
+        f'<input type="range" id="sureness" min="0" max="{max(percents)}" value="0" aria-valuetext="any">'
+        '<output for="sureness">any</output></div>'
+    )
 
 
 def _group_button(place: str, name: str, *, pressed: bool) -> str:

@@ -43,8 +43,8 @@ def recall_figure(predictions: Sequence[Event], references: Sequence[Event]) -> 
     axis.xaxis.get_major_locator().set_params(integer=True)
     axis.legend(frameon=False, fontsize=8)
     found = ", ".join(f"{100 * row[-1]:.0f}% at tIoU {tiou:g}" for tiou, row in zip(TIOUS, recall_TP, strict=True))
-    said = f"Of {count_text(len(references), 'reference')}, found with {count_text(len(predictions), 'proposal')}: {found}."
-    return finished(drawing, "recall", "Recall.", said)
+    of, by = count_text(len(references), "reference"), count_text(len(predictions), "proposal")
+    return finished(drawing, "recall", "Recall.", f"Of {of}, found with {by}: {found}.")
 
 
 def recall_curves(

@@ -11,8 +11,9 @@ import base64
 import json
 from string import Template
 
+from densevid.export.chapters import youtube_chapters
 from densevid.export.document import Figure, ShownVideo, TimelineDocument
-from densevid.export.entries import event_list, group_filter
+from densevid.export.entries import confidence_filter, event_list, group_filter
 from densevid.export.event_files import EXTERNAL_DATA
 from densevid.export.layout import lay_out
 from densevid.export.markup import clock_text, count_text, data_address, escaped, notice
@@ -49,6 +50,7 @@ def timeline_page(document: TimelineDocument) -> str:
         "notice": notice(document.warning),
         "legend": _legend(document),
         "groups": group_filter(layout),
+        "sureness": confidence_filter(document),
         "events": event_list(document, layout),
         "figures": _figures(document.figures),
         "downloads": _downloads(document),
@@ -90,11 +92,19 @@ def _figure(figure: Figure) -> str:
 
 
 def _downloads(document: TimelineDocument) -> str:
-    if all(shown.reference for shown in document.events):
+    said = [shown.event for shown in document.events if not shown.reference]
+    if not said:
         return ""
-    return (
-        'Save as <button type="button" id="save-vtt">WebVTT</button> <button type="button" id="save-json">JSON</button>'
-    )
+    kinds = {"vtt": "WebVTT", "srt": "SRT", "json": "JSON"}
+    buttons = [f'<button type="button" id="save-{kind}">{name}</button>' for kind, name in kinds.items()]
+    return f"Save as {' '.join(buttons)}{_chapters(youtube_chapters(said, document.duration))}"
+
+
+def _chapters(lines: str) -> str:
+    """A button that copies them, for the description of a video; nothing where no chapter is left."""
+    if not lines:
+        return ""
+    return f' <button type="button" id="copy-chapters" data-chapters="{escaped(lines)}">Copy chapters</button>'
 
 
 def _video_parts(video: ShownVideo | None) -> dict[str, str]:

@@ -23,6 +23,9 @@ const events = [...document.querySelectorAll(".list > li")].map((item, place) =>
   shown: true,
 }));
 
+let least = 0; // percent: what is less sure is left out
+const isSure = (event) => event.percent === null || event.percent >= least; // what nobody judged always is
+
 const find = (selector) => document.querySelector(selector);
 
 function make(tag, className, ...children) {

@@ -31,6 +31,7 @@ const keyName = ({ key }) => (key.length === 1 ? key.toLowerCase() : key);
 
 function usedByItself(press) {
   if (press.target === video) return press.key === " " || press.key.startsWith("Arrow"); // the player's own buttons, sliders
+  if (press.target === sureness) return press.key.startsWith("Arrow");
   if (press.target.matches("input, textarea, select, [contenteditable]")) return true;
   if (events.some((event) => event.button === press.target)) return false; // Enter chooses an event, space is the player's
   return press.key === " " && press.target.matches("button, summary, a");

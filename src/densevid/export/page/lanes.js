@@ -7,6 +7,7 @@ const FEWEST_PIXELS_PER_TICK = 74;
 const MOST_PIXELS_PER_SECOND = 80;
 const TICKS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200];
 const bars = new Map();
+const groups = new Map(); // elements of the track, and the events that lie in each
 const playhead = make("div", "playhead");
 const ruler = make("div", "ruler");
 const ribbonName = make("p", "ribbon-name");
@@ -27,10 +28,9 @@ function drawLanes() {
 
 function drawGroup(group) {
   const members = events.filter((event) => event.group === group);
-  const lanes = 1 + Math.max(...members.map((event) => event.lane));
   const element = make("div", "group");
-  element.style.setProperty("--lanes", lanes);
-  element.classList.toggle("dense", lanes > 6);
+  groups.set(element, members);
+  setLanes(element, 1 + Math.max(...members.map((event) => event.lane)));
   if (new Set(events.map((event) => event.group)).size > 1) {
     element.append(make("div", "group-name", make("span", "", members[0].groupName)));
   }
@@ -38,6 +38,26 @@ function drawGroup(group) {
   body.append(...members.map(drawBar));
   element.append(body);
   return element;
+}
+
+function setLanes(element, lanes) {
+  element.style.setProperty("--lanes", lanes);
+  element.classList.toggle("dense", lanes > 6);
+}
+
+// Those that are sure move together: the first lane that is free when an event starts, as `layout.py` has it.
+function packLanes() {
+  for (const [element, members] of groups) {
+    const freeFrom = [];
+    for (const event of members.filter(isSure)) {
+      const free = freeFrom.findIndex((end) => end <= event.start);
+      const lane = free < 0 ? freeFrom.length : free;
+      freeFrom[lane] = event.end;
+      bars.get(event).style.setProperty("--lane", lane);
+    }
+    setLanes(element, Math.max(1, freeFrom.length));
+  }
+  offerScrolling();
 }
 
 function drawBar(event) {
@@ -102,6 +122,12 @@ function firstZoom() {
   return typical < 24 ? 64 / typical : 1;
 }
 
+// What can be scrolled can be reached by the keyboard; what cannot is no stop on the way.
+function offerScrolling() {
+  const more = viewport.scrollHeight > viewport.clientHeight || viewport.scrollWidth > viewport.clientWidth;
+  viewport.tabIndex = more ? 0 : -1;
+}
+
 const trackPlace = (seconds) => (Math.min(seconds, SECONDS) / SECONDS) * track.clientWidth;
 
 function isInView(seconds) {
@@ -126,14 +152,15 @@ function showCard(event, bar) {
   placeCard(bar.getBoundingClientRect(), card.getBoundingClientRect());
 }
 
-// Just above the bar, else over the ruler or below the bar: never on the ribbon, which shows the same event's mask.
+// Just above the bar, else over the ruler or below the bar: never on the ribbon, which shows the same event's mask, and
+// beside the buttons of the zoom.
 function placeCard(box, own) {
   const middle = (Math.max(box.left, 0) + Math.min(box.right, innerWidth)) / 2;
-  const left = Math.min(Math.max(8, middle - own.width / 2), document.documentElement.clientWidth - own.width - 8);
   const above = box.top - own.height - 10;
-  const overRuler = ruler.getBoundingClientRect().bottom - own.height - 4;
-  const top = above > ribbon.getBoundingClientRect().bottom ? above : overRuler;
-  card.style.left = `${left}px`;
+  const fitsAbove = above > ribbon.getBoundingClientRect().bottom;
+  const top = fitsAbove ? above : ruler.getBoundingClientRect().bottom - own.height - 4;
+  const end = fitsAbove ? document.documentElement.clientWidth : find(".zoom").getBoundingClientRect().left;
+  card.style.left = `${Math.max(8, Math.min(middle - own.width / 2, end - own.width - 8))}px`;
   card.style.top = `${top > 8 ? top : box.bottom + 10}px`;
 }
 

@@ -3,6 +3,7 @@
 const list = find(".list");
 const search = find("#search");
 const found = find("#found");
+const sureness = find("#sureness"); // there where events differ widely
 let group = null; // null: every group
 
 const folded = (text) => text.normalize("NFD").replace(/\p{M}/gu, "").toLowerCase();
@@ -11,15 +12,29 @@ function showMatches() {
   const words = folded(search.value).split(/\s+/).filter(Boolean);
   for (const event of events) {
     const text = folded(event.sentence);
-    event.shown = (group === null || event.group === group) && words.every((word) => text.includes(word));
+    event.shown = isSure(event) && (group === null || event.group === group) && words.every((word) => text.includes(word));
     event.item.hidden = !event.shown;
+    for (const mark of [bars.get(event), event.mark]) mark.hidden = !isSure(event);
     bars.get(event).classList.toggle("faded", !event.shown);
     markWords(event, words);
   }
   const shown = events.filter((event) => event.shown).length;
-  found.textContent = words.length || group !== null ? `${shown} of ${events.length}` : `${events.length}`;
+  found.textContent = shown < events.length || words.length || group !== null ? `${shown} of ${events.length}` : `${events.length}`;
   find(".nothing-found").hidden = shown > 0 || events.length === 0;
   standOnShown();
+  card.hidden = true;
+}
+
+function startSureness() {
+  sureness?.addEventListener("input", () => {
+    least = Number(sureness.value);
+    const text = least ? `at least ${least}%` : "any";
+    sureness.setAttribute("aria-valuetext", text);
+    find(".sureness output").textContent = text;
+    showMatches();
+    changed(); // another event may be the one of this moment
+  });
+  sureness?.addEventListener("change", packLanes); // only then: on a phone it would move from under the finger
 }
 
 // Found words are marked by building text nodes anew: sentences never become markup.
@@ -99,6 +114,7 @@ function startList(choose) {
     });
   }
   search.addEventListener("input", showMatches);
+  startSureness();
   for (const button of document.querySelectorAll(".groups button")) {
     button.addEventListener("click", () => {
       group = button.dataset.group === "" ? null : Number(button.dataset.group);

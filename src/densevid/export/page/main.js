@@ -17,7 +17,7 @@ function surest(some) {
 function eventAt(seconds) {
   const reachesTheEnd = (event) => event.end >= player.end - LAST_FRAME;
   const here = events.filter(
-    (event) => event.start <= seconds + 1e-3 && (seconds < event.end || reachesTheEnd(event)),
+    (event) => isSure(event) && event.start <= seconds + 1e-3 && (seconds < event.end || reachesTheEnd(event)),
   );
   return here.includes(chosen) ? chosen : surest(here);
 }
@@ -75,10 +75,13 @@ function highlight(event) {
 function showNow(event) {
   now.dataset.hue = event ? event.hue : "-1";
   now.classList.toggle("idle", !event);
-  const next = event ? null : events.find((other) => other.start > player.time);
-  const ahead = next ? `Next event at ${clockText(next.start, DIGITS)}` : "";
-  find(".now-time").textContent = event ? [spanText(event), scoreText(event)].filter(Boolean).join(" · ") : ahead;
   find(".now-sentence").textContent = event ? event.sentence : "Nothing is described at this moment.";
+}
+
+function nowText(event, seconds) {
+  if (event) return [spanText(event), scoreText(event)].filter(Boolean).join(" · ");
+  const next = events.find((other) => isSure(other) && other.start > seconds);
+  return next ? `Next event at ${clockText(next.start, DIGITS)}` : "";
 }
 
 function show(seconds) {
@@ -88,6 +91,8 @@ function show(seconds) {
   find("#elapsed").textContent = clockText(seconds);
   find(".now-sentence").setAttribute("aria-live", player.playing ? "off" : "polite");
   highlight(eventAt(seconds));
+  const about = nowText(current, seconds); // what is next may change while nothing is described
+  if (find(".now-time").textContent !== about) find(".now-time").textContent = about;
   if (player.playing && followed) keepInView(seconds);
 }
 
@@ -118,7 +123,7 @@ function measureHead() {
 
 function start() {
   const any = events.length > 0;
-  for (const part of document.querySelectorAll(".now, .events-head label")) part.hidden = !any;
+  for (const part of document.querySelectorAll(".now, .search, .sureness")) part.hidden = !any;
   find(".timeline").hidden = false;
   measureHead();
   document.documentElement.classList.toggle("framed", parent !== window); // in the web app, where no command helps

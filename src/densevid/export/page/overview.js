@@ -9,6 +9,7 @@ function startOverview() {
     mark.dataset.hue = event.hue;
     mark.style.left = percent(event.start);
     mark.style.width = percent(event.end - event.start);
+    event.mark = mark;
     return mark;
   });
   overview.append(...marks, overviewWindow);
@@ -27,6 +28,7 @@ function showAround(clientX) {
 }
 
 function showWindow() {
+  offerScrolling();
   overview.hidden = zoom === 1;
   const whole = viewport.scrollWidth;
   overviewWindow.style.left = `${(100 * viewport.scrollLeft) / whole}%`;
