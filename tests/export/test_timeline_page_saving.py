@@ -47,19 +47,26 @@ def test_without_an_id_a_video_is_saved_under_its_title(opened: Opened, document
 @pytest.fixture
 def captioned() -> VideoCaptions:
     """Two events that begin together, the longer one first, as the command orders them."""
-    events = (Event(0, 6, "a cat & a dog", 0.5), Event(0, 2, "a cat sits", 0.25), Event(6, 9.5, "they sleep", 0.75))
+    events = (Event(0, 6, "a <cat> & a {dog}", 0.5), Event(0, 2, "a cat sits", 0.25), Event(6, 9.5, "they sleep", 0.75))
     return VideoCaptions("a cat", "a cat.mp4", None, 10.0, events, (), "all", "a model", "key")
 
 
 def test_the_page_saves_what_the_command_writes(captioned: VideoCaptions, browser: Any, tmp_path: Path) -> None:
     said = (Event(1, 5, "what a person wrote"),)
-    html, vtt, written = write_outputs(captioned, Target(tmp_path / "a cat", references=said), ("html", "vtt", "json"))
+    kinds = ("html", "vtt", "srt", "json", "chapters")
+    files = write_outputs(captioned, Target(tmp_path / "a cat", references=said), kinds)
+    html, vtt, subrip, written = (next(file for file in files if file.suffix == f".{kind}") for kind in kinds[:4])
     page = browser.new_page()
     page.goto(html.as_uri())
     page.wait_for_selector("html.ready", state="attached")
     content, ours = json.loads(text_of(saved(page, "json"))), json.loads(written.read_text(encoding="utf-8"))
     assert content == {key: ours[key] for key in ("version", "results", "external_data")}
     assert cues(text_of(saved(page, "vtt"))) == cues(vtt.read_text(encoding="utf-8"))
+    assert text_of(saved(page, "srt")) == subrip.read_text(encoding="utf-8")
+    page.evaluate("() => { navigator.clipboard.writeText = async (text) => { window.copied = text } }")
+    page.click("#copy-chapters")
+    (chapters,) = (file for file in files if file.name.endswith(".chapters.txt"))
+    assert page.evaluate("window.copied") == chapters.read_text(encoding="utf-8")
     page.close()
 
 
@@ -73,4 +80,4 @@ def test_what_people_said_alone_is_not_offered_for_saving(opened: Opened, docume
     truth = references([Event(0, 4, "a man comes in")])
     assert opened(replace(document, events=truth)).locator(".downloads button").count() == 0
     both = replace(document, events=(*truth, ShownEvent(Event(0, 4, "a man"), 0.5)))
-    assert opened(both).locator(".downloads button").count() == 2
+    assert opened(both).locator(".downloads button").count() == 4

@@ -17,12 +17,23 @@ function save(name, type, text) {
 
 const cueTime = (seconds) => clockText(seconds + 3600 * 100, 3).slice(1); // always two digits of hours
 
+const onOneLine = (text) => text.replace(/\s+/g, " ").trim();
+
 function webvtt() {
-  const cues = predictions().map((event) => {
-    const text = plainCue(event.sentence).replace(/\s+/g, " ").trim();
-    return `${cueTime(event.start)} --> ${cueTime(event.end)}\n${text}\n`;
-  });
+  const cues = predictions().map(
+    (event) => `${cueTime(event.start)} --> ${cueTime(event.end)}\n${onOneLine(plainCue(event.sentence))}\n`,
+  );
   return `WEBVTT\n\n${cues.join("\n")}`;
+}
+
+// SRT has no way to escape its tags: what looks like one is written with letters alike, as in the command's file.
+function srt() {
+  const alike = { "<": "‹", ">": "›", "{": "(", "}": ")" };
+  const time = (seconds) => cueTime(seconds).replace(".", ",");
+  return predictions().map(({ start, end, sentence }, place) => {
+    const text = onOneLine(sentence.replace(/[<>{}]/g, (mark) => alike[mark]));
+    return `${place + 1}\n${time(start)} --> ${time(end)}\n${text}\n`;
+  }).join("\n");
 }
 
 function submission() {
@@ -58,6 +69,16 @@ async function copyLink(event) {
   }
 }
 
+async function copyChapters() {
+  const { chapters } = find("#copy-chapters").dataset;
+  try {
+    await navigator.clipboard.writeText(chapters);
+    say("Chapters copied, for the description of the video");
+  } catch {
+    save(fileName("chapters.txt"), "text/plain", chapters);
+  }
+}
+
 // #t=12.5, #t=12.5,20 and #t=1:02 as players write them; null where the address names no moment.
 function momentOfAddress() {
   const named = /(?:^#|&)t=([\d:.]+)/.exec(location.hash);
@@ -68,5 +89,7 @@ function momentOfAddress() {
 
 function startDownloads() {
   find("#save-vtt")?.addEventListener("click", () => save(fileName("vtt"), "text/vtt", webvtt()));
+  find("#save-srt")?.addEventListener("click", () => save(fileName("srt"), "application/x-subrip", srt()));
+  find("#copy-chapters")?.addEventListener("click", copyChapters);
   find("#save-json")?.addEventListener("click", () => save(fileName("json"), "application/json", submission()));
 }
