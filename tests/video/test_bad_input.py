@@ -92,6 +92,18 @@ def test_mkv_cut_short_gives_its_first_part(tmp_path) -> None:
     assert len(track) == pytest.approx(12, abs=1)
 
 
+@pytest.mark.parametrize("part", [0.3, 0.6, 0.9])
+def test_avi_cut_short_tells_how_much_is_missing(part, tmp_path) -> None:
+    """The decoder guesses a duration that fits the part that is there."""
+    whole = make_video(tmp_path / "whole.avi", constant(10.0), codec="mpeg4", fps=25, picture=noisy)
+    assert read(whole)[1].warning is None and read(whole)[1].declared == pytest.approx(10.0, abs=0.1)
+    content = whole.read_bytes()
+    (tmp_path / "cut.avi").write_bytes(content[: int(len(content) * part)])
+    _, video = read(tmp_path / "cut.avi")
+    assert 10.0 - video.end > 0.3 and video.lost_seconds == pytest.approx(10.0 - video.end, abs=0.3)
+    assert "seconds of the 10.0 it declares could not be read" in (video.warning or "")
+
+
 @pytest.mark.parametrize("name", ["whole.mp4", "whole.mkv", "whole.ts"])
 def test_a_hole_in_the_middle_is_counted_and_the_rest_is_used(name, tmp_path) -> None:
     whole = make_video(tmp_path / name, constant(10.0), picture=noisy).read_bytes()

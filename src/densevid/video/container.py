@@ -79,12 +79,18 @@ def declared_seconds(container: InputContainer, stream: VideoStream) -> float | 
     """How long the file says its pictures last: by the stream if it says so, by the container otherwise."""
     unit = stream.time_base or 0
     if stream.duration and unit and stream.duration > 0:
-        return float(stream.duration * unit)
+        return max(float(stream.duration * unit), _seconds_of_frames(container, stream))
     whole = container.duration / av.time_base if container.duration and container.duration > 0 else None
     declared = _seconds_of_tag(stream.metadata.get("DURATION", "")) or whole
     if declared and COUNTS_FROM_ZERO & set(container.format.name.split(",")):
         declared = max(0.0, declared - max(0.0, float((stream.start_time or 0) * unit)))
     return declared
+
+
+def _seconds_of_frames(container: InputContainer, stream: VideoStream) -> float:
+    """How long the pictures last that an .avi counts: of one that was cut short the decoder makes the duration fit."""
+    counted = container.format.name == "avi" and stream.frames and stream.average_rate
+    return float(stream.frames / stream.average_rate) if counted and stream.average_rate else 0.0
 
 
 @contextmanager

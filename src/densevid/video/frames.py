@@ -178,5 +178,6 @@ class VideoSteps:
         if self.lost_seconds < WORTH_A_WARNING and not self.problems:
             return None
         of = f" of the {self.declared:.1f} it declares" if self.declared else ""
+        lost = f"about {self.lost_seconds:.1f} seconds{of}" if self.lost_seconds >= 0.05 else "a moment of it"
         why = "; ".join(self.problems) or "it ends early"
-        return f"about {self.lost_seconds:.1f} seconds{of} could not be read ({why})"
+        return f"{lost} could not be read ({why})"
