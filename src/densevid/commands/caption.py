@@ -42,7 +42,7 @@ from densevid.errors import InputError, one_line, printable
 
 if TYPE_CHECKING:
     from densevid.captioning.caption_run import CaptionRun, Outcome
-    from densevid.commands.stages import StageBar
+    from densevid.commands.stages import NoStages
     from densevid.export.terminal_timeline import Look
 
 
@@ -160,10 +160,11 @@ def _formats_asked_for(args: argparse.Namespace) -> str:
     return ",".join(named)
 
 
-def _watch(kind: str, videos: int) -> StageBar:
+def _watch(kind: str, videos: int) -> NoStages:
     from densevid.commands.stages import NoStages, StageBar, StageLines
 
-    return {"bar": StageBar, "jsonl": StageLines, "none": NoStages}[kind](videos)
+    kinds: dict[str, type[NoStages]] = {"bar": StageBar, "jsonl": StageLines, "none": NoStages}
+    return kinds[kind](videos)
 
 
 def _timeline(outcome: Outcome, look: Look) -> str:
