@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import ast
 import base64
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -45,6 +47,16 @@ def value_of(cell: str, names: dict[str, Any]) -> Any:
     return exec(compile(ast.Module([last], []), "cell", "exec"), names)
 
 
-@pytest.mark.parametrize("name", WRITERS)
-def test_every_format_is_told(name: str) -> None:
-    assert name in (caption.__doc__ or "") and f"`{name}`" in (DOCS / "caption.md").read_text()
+def test_every_format_is_told_and_no_other() -> None:
+    """In the table of the documentation with the endings of its files, in the help, and after --format."""
+    rows = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \| (`[^|]*`) \|", (DOCS / "caption.md").read_text(), re.MULTILINE)
+    told = {name: endings for names, endings in rows for name in re.findall(r"`(\w+)`", names)}
+    assert told.keys() == WRITERS.keys()
+    for name, (endings, _) in WRITERS.items():
+        assert all(f"`.{ending}`" in told[name] for ending in endings), name
+    paragraph = re.search(r"^Formats: .*?(?=^\S+ and events are kept)", caption.__doc__ or "", re.M | re.S)
+    assert paragraph and all(re.search(rf"\b{name}\b", paragraph[0]) for name in WRITERS)
+    parser = argparse.ArgumentParser()
+    caption.add_arguments(parser)
+    (format_help,) = (action.help for action in parser._actions if action.dest == "format")
+    assert set((format_help or "").split(",")) == set(WRITERS)
