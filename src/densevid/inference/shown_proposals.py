@@ -82,8 +82,8 @@ def sure_and_unsure(
 ) -> tuple[list[Sought], list[Sought]]:
     """The `each` surest events of a timeline that differ, and `each` of the low end of proposals.
 
-    The timeline is at the steps `told_S2`. Without an event the best proposals are the surest. What is unsure and yet in
-    the timeline is known as its event.
+    The timeline is at the steps `told_S2`. Without an event the best proposals are the surest. What is unsure and yet
+    in the timeline is known as its event.
     """
     if told:
         confidence_S = torch.tensor([found.event.score if found.event else 0.0 for found in told]).to(told_S2)
