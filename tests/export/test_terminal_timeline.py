@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 
 from densevid.events import Event
 from densevid.export.index_page import IndexRow, index_page
@@ -84,3 +85,13 @@ def test_in_a_short_video_tenths_tell_events_apart() -> None:
     assert "0:01.2–0:01.9" in terminal_timeline([Event(1.2, 1.9, "a")], 6.0)
     assert "0:01–0:41 " in terminal_timeline([Event(1.2, 41.9, "a")], 60.0)
     assert "1:00:01–1:00:02 " in terminal_timeline([Event(3601.2, 3602.9, "a")], 4000.0)
+
+
+@pytest.mark.parametrize("width", [40, 60, 70, 71, 100])
+@pytest.mark.parametrize("sentence", ["a dog runs over the grass and jumps " * 3, "一只狗在草地上跑" * 12, "x" * 150])
+def test_no_line_is_wider_than_the_terminal_and_nothing_is_lost(width: int, sentence: str) -> None:
+    """Where there is little room there is no bar."""
+    shown = terminal_timeline([Event(3601, 3605, sentence)], 4000.0, Look(width=width))
+    assert max(map(cell_len, shown.splitlines())) <= width
+    assert ("│" in shown) == (width >= 71)
+    assert "".join(shown.split()).endswith("".join(sentence.split()))

@@ -197,8 +197,10 @@ def _line(outcome: Outcome) -> str:
 
 def _fitted(line: str) -> str:
     """A line that stays one on a screen."""
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else len(line)
-    return line if len(line) <= width else f"{line[: width - 4]} ..."
+    from rich.cells import cell_len, chop_cells
+
+    width = max(20, shutil.get_terminal_size().columns)
+    return f"{chop_cells(line, width - 4)[0]} ..." if sys.stdout.isatty() and cell_len(line) > width else line
 
 
 def _tell_files(job: CaptionRun, page: Path | None, single: bool) -> None:

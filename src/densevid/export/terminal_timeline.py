@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,7 +16,8 @@ from densevid.export.chapters import clock
 from densevid.export.markup import clock_text
 from densevid.export.subtitles import printable
 
-NARROWEST, WIDEST = 60, 120
+WIDEST = 120
+WITH_BAR, FEWEST = 20, 10  # cells of a sentence on a line: less room has no bar, and none is narrower
 BAR = 24
 PARTS_UNICODE = (" ", "·", "▒", "█")  # of a cell that an event covers: none, a touch, a part, all
 PARTS_ASCII = (" ", ".", "-", "#")
@@ -38,11 +38,11 @@ class Look:
 
     @classmethod
     def of_stdout(cls) -> Look:
-        """As wide as the terminal within reason; ASCII alone where it cannot do better.
+        """As wide as the terminal, within reason; ASCII alone where it cannot do better.
 
         To be asked before a bar is shown: while it is, something stands in for stdout that has no encoding.
         """
-        width = min(WIDEST, max(NARROWEST, shutil.get_terminal_size((100, 24)).columns))
+        width = min(WIDEST, shutil.get_terminal_size((100, 24)).columns)
         plain = not sys.stdout.isatty() or "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb"
         colours = () if plain else COLOURS
         encoding = sys.stdout.encoding or "ascii"
@@ -73,17 +73,37 @@ def terminal_timeline(
         return f"  {NOTHING}"
     times = [f"{_time(e.start, duration)}{look.dash}{_time(e.end, duration)}" for e in events]
     widest = max(map(len, times))
-    indent = 2 + widest + 1 + BAR + 2 + (5 if confidence else 0) + 2
+    indent = 2 + widest + (5 if confidence else 0) + 2
+    has_bar = look.width - indent - (BAR + 3) >= WITH_BAR
+    indent += BAR + 3 if has_bar else 0
     until = max([duration, *(event.end for event in events)])
     lines: list[str] = []
     for number, (event, time) in enumerate(zip(events, times, strict=True)):
-        bar = look.painted(_bar(event, until, look), number)
-        bar = f"{look.quiet(look.edges[0])}{bar}{look.quiet(look.edges[1])}"
+        bar = f" {_framed(_bar(event, until, look), number, look)}" if has_bar else ""
         sure = f" {look.quiet(f'{event.score:4.0%}')}" if confidence else ""
-        wrapped = textwrap.wrap(look.shown(event.sentence), max(20, look.width - indent)) or [""]
-        lines.append(f"  {time:>{widest}} {bar}{sure}  {wrapped[0]}")
+        wrapped = _wrapped(look.shown(event.sentence), max(FEWEST, look.width - indent))
+        lines.append(f"  {time:>{widest}}{bar}{sure}  {wrapped[0]}")
         lines += [" " * indent + more for more in wrapped[1:]]
     return "\n".join(lines)
+
+
+def _framed(bar: str, number: int, look: Look) -> str:
+    """A bar in the colour of its event, between two edges."""
+    return f"{look.quiet(look.edges[0])}{look.painted(bar, number)}{look.quiet(look.edges[1])}"
+
+
+def _wrapped(sentence: str, width: int) -> list[str]:
+    """Lines of so many cells, not letters: some take two."""
+    from rich.cells import cell_len, chop_cells
+
+    lines = [""]
+    for part in (part for word in sentence.split() for part in chop_cells(word, width)):
+        longer = f"{lines[-1]} {part}".lstrip()
+        if cell_len(longer) <= width:
+            lines[-1] = longer
+        else:
+            lines.append(part)
+    return lines
 
 
 def _time(seconds: float, duration: float) -> str:
