@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -105,6 +106,14 @@ def test_videos_of_one_stem_captioned_in_two_runs_keep_their_files(tmp_path, cli
         assert main(["caption", str(video)]) == 0
         assert made_in(tmp_path) == made_in(tmp_path, "html") == ["x", "x.mp4"]
     assert file_of(tmp_path / "x.densevid.json") == "x.mov" and file_of(tmp_path / "x.mp4.densevid.json") == "x.mp4"
+
+
+def test_names_that_are_no_text_and_look_alike_are_told_apart(tmp_path, clip) -> None:
+    for name in (b"\xff.mp4", b"\xfe.mp4"):
+        shutil.copy(clip, os.fsdecode(os.fsencode(tmp_path) + b"/" + name))
+    assert main(["caption", str(tmp_path)]) == 0
+    assert sorted(read_events(tmp_path / "index.densevid.json")) == ["?", "?-2"]
+    assert len(list(tmp_path.glob("*.densevid.html"))) == 3
 
 
 def test_a_folder_of_our_own_videos_alone_says_so(tmp_path, clip, capsys) -> None:

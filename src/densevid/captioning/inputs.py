@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from densevid.captioning.output_names import MARK, fitting, harmless, names_beside
+from densevid.captioning.video_captions import shown_name
 from densevid.data.feature_store import FeatureStore
 from densevid.data.store_format import MANIFEST
 from densevid.errors import InputError
@@ -95,7 +96,7 @@ def _of_files(paths: list[Path]) -> tuple[list[Input], list[str]]:
 
 def _told_apart(found: list[Input]) -> list[Input]:
     """The same with names, and names of files, that each has alone."""
-    names = numbered_names(given.name for given in found)
+    names = numbered_names(shown_name(given.name) for given in found)
     stems = numbered_names(given.stem for given in found)
     beside = numbered_names(str(given.beside) for given in found)
     return [

@@ -21,7 +21,7 @@ from densevid.captioning.video_captions import FoundEvents, VideoCaptions, shown
 from densevid.errors import ArgumentError, InputError
 from densevid.events import Event
 from densevid.progress import Watch, unwatched
-from densevid.video.inputs import local_path
+from densevid.video.inputs import local_path, stem_of
 
 if TYPE_CHECKING:
     from densevid.checkpoint import LoadedModel
@@ -75,7 +75,7 @@ class VideoCaptioner:
         if not isinstance(video, Path | str):
             raise InputError(f"caption takes the path of a video or a FeatureTrack, got {type(video).__name__}")
         path = local_path(video)
-        return self.caption_file(path, path.stem, choice)
+        return self.caption_file(path, stem_of(path), choice)
 
     def caption_file(self, path: Path, name: str, choice: Choice, watch: Watch = unwatched) -> VideoCaptions:
         """A video file with its events."""
