@@ -95,7 +95,7 @@ def test_where_there_is_nothing_to_explain_a_line_says_so(tmp_path, capsys) -> N
 
 def described(page: Path, figure: str) -> str:
     """What a page says of a figure."""
-    return html.unescape(page.read_text().split(figure)[1].split("</figcaption>")[0])
+    return html.unescape(page.read_text().split(f"<strong>{figure}")[1].split("</figcaption>")[0])
 
 
 @pytest.mark.parametrize("asked", [[], ["--top", "3"], ["--dense"]], ids=str)
