@@ -12,7 +12,7 @@ Examples:
   densevid caption video.mp4 --burn                              (an mp4 with the sentences in the pictures)
   densevid caption old.avi --web                                 (a page that plays in every browser)
   densevid caption video.mp4 --explain                           (what the model saw: masks, where words looked)
-  densevid caption video.mp4 --segments spans.txt                (lines of start and end; or a references file)
+  densevid caption video.mp4 --segments spans.txt                (lines of start and end; or .json, .srt, .vtt, .csv)
   densevid caption v_1.mp4 --references val_1.json --explain     (beside what people said, with the recall curve)
   densevid caption features/ --model runs/mine/model --dense --out captions
 
