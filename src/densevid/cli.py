@@ -8,10 +8,9 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from io import TextIOWrapper
-from pathlib import Path
 from typing import Any, NoReturn
 
 import densevid
@@ -56,7 +55,7 @@ class OneLineParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Say what is wrong and where the help is."""
-        files = [word for word in self.words if word.startswith("-") and Path(word).is_file()]
+        files = [word for word in self.words if word.startswith("-") and os.path.isfile(word)]  # noqa: PTH113
         hint = f"; for the file {files[0]} write ./{files[0]}" if files else ""
         self.exit(2, f"densevid: {printable(' '.join(message.split()) + hint)} (see `{self.prog} --help`)\n")
 
@@ -92,6 +91,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         return 141 if _nobody_reads(error) else _fail(one_line(error))
     except Stopped as stop:
+        with suppress(OSError):
+            sys.stdout.flush()
         os.kill(os.getpid(), stop.number)  # whoever waits for it shall know what it ended of
         return 128 + stop.number
     except KeyboardInterrupt:

@@ -116,6 +116,16 @@ def test_names_that_are_no_text_and_look_alike_are_told_apart(tmp_path, clip) ->
     assert len(list(tmp_path.glob("*.densevid.html"))) == 3
 
 
+def test_videos_of_one_stem_keep_their_files_in_one_place_too(tmp_path, clip) -> None:
+    for name in ("a/x.mov", "b/x.mp4"):
+        (tmp_path / name).parent.mkdir()
+        shutil.copy(clip, tmp_path / name)
+    for name in ("a/x.mov", "b/x.mp4", "a/x.mov", "b/x.mp4"):
+        assert main(["caption", str(tmp_path / name), "--out", str(tmp_path / "out")]) == 0
+    assert made_in(tmp_path / "out") == made_in(tmp_path / "out", "html") == ["x", "x.mp4"]
+    assert file_of(tmp_path / "out" / "x.densevid.json") == "x.mov"
+
+
 def test_a_folder_of_our_own_videos_alone_says_so(tmp_path, clip, capsys) -> None:
     shutil.copy(clip, tmp_path / "a.densevid.mp4")
     assert main(["caption", str(tmp_path)]) == 2

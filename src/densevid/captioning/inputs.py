@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from densevid.captioning.output_names import MARK, fitting, harmless, names_beside
+from densevid.captioning.output_names import MARK, fitting, harmless, names_beside, untaken
 from densevid.captioning.video_captions import shown_name
 from densevid.data.feature_store import FeatureStore
 from densevid.data.store_format import MANIFEST
@@ -56,7 +56,9 @@ def find_inputs(arguments: Iterable[str | Path]) -> tuple[list[Input], list[str]
 
 def output_base(given: Input, out: Path | None) -> Path:
     """The path of its outputs without an ending: next to the video, or below `out` as it lies in its folder."""
-    return out / given.stem if out else given.beside
+    if out is None:
+        return given.beside
+    return untaken(out / given.stem, given.file) if given.file else out / given.stem
 
 
 def _is_store(path: Path) -> bool:

@@ -50,6 +50,13 @@ def names_beside(files: Iterable[Path]) -> list[str]:
     return names
 
 
+def untaken(base: Path, file: Path) -> Path:
+    """A path for the files of a video: with its ending where another one's lie, by what their JSON says."""
+    if _written_for(base) in (None, shown_name(file.name)):
+        return base
+    return base.with_name(fitting(f"{base.name}{file.suffix}"))
+
+
 def _shortened(part: str) -> str:
     content = os.fsencode(part)
     if len(content) <= LONGEST_NAME:

@@ -80,10 +80,10 @@ def _ids(found: list[_Found]) -> list[str]:
             tried[number] += 1
 
 
-def numbered_names(names: Iterable[str], reserved: Iterable[str] = ()) -> list[str]:
-    """The same, but the second of a name is `name-2`, or the next number that is free; so is a `reserved` one."""
+def numbered_names(names: Iterable[str]) -> list[str]:
+    """The same, but the second of a name is `name-2`, or the next number that is free."""
     wanted = list(names)
-    taken, given = set(wanted), set(reserved)
+    taken, given = set(wanted), set[str]()
     chosen = []
     for name in wanted:
         free = (f"{name}-{number}" for number in count_from(2))
