@@ -54,7 +54,7 @@ def test_they_show_what_they_are_called(drawn: list[QuietVideo]) -> None:
         elif video.kind == "noise":
             assert change.min() > 1, "every picture is another"
         elif video.kind == "slides":
-            assert 1 <= (change > 1).sum() <= 3 and np.median(change) < 0.3, "pages that stay for seconds"
+            assert change.max() > 1 and np.median(change) < 0.3, "pages that stay for seconds"
         else:
             assert change.max() < 12, "it stays as it is, but for a camera's noise"
         if video.kind in ("still", "pattern", "slides"):
@@ -67,15 +67,27 @@ def drawn_pictures(kind: str, seed: int, count: int = 20) -> list[np.ndarray]:
     return [picture.astype(float) for picture in islice(shown, count)]
 
 
-def test_a_pattern_stays_or_rolls_and_a_colour_stays_or_pulses() -> None:
-    rolled, pulsed = [], []
-    for seed in range(12):
+def test_a_pattern_stays_rolls_or_counts() -> None:
+    found = set()
+    for seed in range(16):
         first, *_, last = drawn_pictures("pattern", seed)
-        np.testing.assert_allclose(np.sort(first.ravel()), np.sort(last.ravel()), atol=12)
-        rolled.append(np.abs(first - last).mean() > 8)
-        light = [picture.mean() for picture in drawn_pictures("flat", seed)]
-        pulsed.append(min(light) < 0.9 * light[0])
-    assert 0 < sum(rolled) < 12 > sum(pulsed) > 0
+        alike = np.abs(np.sort(first.ravel()) - np.sort(last.ravel())).max() < 12  # but for grain
+        changed = (np.abs(first - last).max(axis=2) > 40).mean()
+        found.add("stays" if changed < 0.01 else "rolls" if alike else "counts")
+        assert alike or 0.005 < changed < 0.3, "a number changes in the middle of it"
+    assert found == {"stays", "rolls", "counts"}
+
+
+def test_a_colour_stays_or_pulses() -> None:
+    light = [[picture.mean() for picture in drawn_pictures("flat", seed)] for seed in range(12)]
+    assert 0 < sum(min(each) < 0.9 * each[0] for each in light) < 12
+
+
+def test_a_photograph_may_have_margins(drawn: list[QuietVideo]) -> None:
+    photograph = next(video.photograph for video in drawn if video.photograph is not None)
+    stills = [next(KINDS["still"](np.random.default_rng(seed), photograph, 10)) for seed in range(40)]
+    dark = [min(picture[:5].mean(), picture[:, :5].mean()) < 8 for picture in stills]  # but for grain
+    assert 0 < sum(dark) < 20
 
 
 def test_noise_has_one_middle_whatever_its_grain() -> None:

@@ -64,7 +64,7 @@ JUDGED = {  # what scores are of, and what was learnt from
 }
 MOST_BYTES = 16_000_000  # of a file in the package
 ANNOTATORS = 5
-EACH, STILLS = 30, 200  # quiet videos of a kind that are learnt from, and photographs beside them
+EACH, STILLS = 50, 200  # quiet videos of a kind that are learnt from, and photographs beside them
 CALIBRATED_ON, QUIET_CALIBRATED_ON = 100, 40  # composed timelines beside those of real files
 
 

@@ -20,18 +20,17 @@ import numpy.typing as npt
 from av.video.frame import VideoFrame
 
 from densevid.artifacts import atomic_path
+from densevid.reproduce.slide_pages import Deck, Picture, draw_page
 from densevid.video.composition import ENCODER, pictures
 
-Picture = npt.NDArray[np.uint8]  # height x width x 3, red green blue
 Draw = Callable[[np.random.Generator, Path, int], Iterator[Picture]]  # the last is the frame rate
 WIDTH, HEIGHT = 224, 168
 RATES = (5, 6, 8, 10, 12, 15, 20, 24, 25, 30, 50, 60)
 SIZES = (0.75, 1.0, 1.0, 1.5, 2.0, 3.0)  # times what is drawn
 QUALITIES = (18, 23, 28, 34)  # x264's constant rate factor
-SECONDS = 8.0
+SECONDS = 6.0
 SLIDE_SECONDS = (2.0, 6.0)
 STILL_FROM = 2.0  # seconds into a clip at most, where its photograph is taken
-WORDS = "overview results method figure budget year plan growth summary team market data question answer goals time"
 
 
 @dataclass(frozen=True)
@@ -80,10 +79,16 @@ class _Form:
         return cls(int(rng.choice(RATES)), float(rng.choice(SIZES)), int(rng.choice(QUALITIES)))
 
 
-def black(rng: np.random.Generator, _: Path, __: int) -> Iterator[Picture]:
-    """Black, or nearly, with a camera's noise or none."""
-    level, grain = rng.integers(0, 20), rng.choice([0.0, 1.0, 3.0, 6.0])
-    return _grainy(rng, np.full((HEIGHT, WIDTH, 3), level, np.float32), float(grain))
+def black(rng: np.random.Generator, _: Path, rate: int) -> Iterator[Picture]:
+    """Black, or nearly, with a camera's noise or none; a glow or points of light may stay in it, some breathe."""
+    level, grain = rng.integers(0, 20), float(rng.choice([0.0, 1.0, 3.0, 6.0]))
+    picture = np.full((HEIGHT, WIDTH, 3), level, np.float32)
+    if rng.random() < 0.25:
+        picture += 25 * np.linspace(0, 1, WIDTH, dtype=np.float32)[None, :, None] ** 3
+    if rng.random() < 0.25:
+        picture[rng.integers(HEIGHT, size=20), rng.integers(WIDTH, size=20)] += 60
+    seen = _grainy(rng, picture, grain)
+    return seen if rng.random() < 0.7 else _pulsing(rng, seen, rate)
 
 
 def flat(rng: np.random.Generator, _: Path, rate: int) -> Iterator[Picture]:
@@ -98,22 +103,26 @@ def flat(rng: np.random.Generator, _: Path, rate: int) -> Iterator[Picture]:
 
 
 def noise(rng: np.random.Generator, _: Path, __: int) -> Iterator[Picture]:
-    """A screen without a programme: every picture another, in grains of any size, of all greys or two, or in clouds."""
+    """A screen without a programme: every picture another, in grains of any size, of all greys or two, or in clouds.
+
+    Some of it flows: much of a picture is in the next one, too.
+    """
     grain, depth = int(rng.choice([1, 1, 2, 4, 8])), 1 if rng.random() < 0.5 else 3
     middle, spread = rng.uniform(60, 190), rng.uniform(8, 110)
     blur, lit = float(rng.choice([0.0, 0.0, 0.0, 2.0, 6.0, 12.0])), float(rng.choice([0.0, 0.0, 0.02, 0.2, 0.5]))
-    size = (HEIGHT // grain, WIDTH // grain, depth)
+    size, stays = (HEIGHT // grain, WIDTH // grain, depth), float(rng.choice([0.0, 0.0, 0.0, 0.5, 0.9]))
+    before = np.zeros(size)
     while True:
         small = rng.normal(size=size) if not lit else (rng.random(size) < lit) * 2.0 - 1.0
         small = np.asarray(cv2.GaussianBlur(small, (0, 0), blur), np.float64).reshape(size) if blur else small
-        small = (small - small.mean()) / max(float(small.std()), 1e-9)
-        shown = (middle + spread * small).clip(0, 255).astype(np.uint8)
+        before = stays * before + (small - small.mean()) / max(float(small.std()), 1e-9)
+        shown = (middle + spread * before / max(float(before.std()), 1e-9)).clip(0, 255).astype(np.uint8)
         sized = cv2.resize(shown, (WIDTH, HEIGHT), interpolation=cv2.INTER_NEAREST)
         yield np.asarray(np.broadcast_to(sized.reshape(HEIGHT, WIDTH, depth), (HEIGHT, WIDTH, 3)), np.uint8)
 
 
 def pattern(rng: np.random.Generator, _: Path, rate: int) -> Iterator[Picture]:
-    """A test card: bars, squares or a slope of a few colours; it stays, or it rolls by."""
+    """A test card: bars, squares or a slope of a few colours; it stays, it rolls by, or a clock counts over it."""
     colours = rng.integers(0, 256, size=(8, 3)).astype(np.float32)
     size = int(rng.integers(8, 40))
     rows, columns = np.arange(HEIGHT) // size, np.arange(WIDTH) // size
@@ -122,23 +131,33 @@ def pattern(rng: np.random.Generator, _: Path, rate: int) -> Iterator[Picture]:
     if rng.random() < 0.3:
         picture = np.asarray(cv2.GaussianBlur(picture, (0, 0), size / 2), np.float32)
     seen = _grainy(rng, picture, float(rng.choice([0.0, 0.0, 0.0, 4.0])))
-    return seen if rng.random() < 0.6 else _rolling(rng, seen, rate)
+    chance = rng.random()
+    if chance < 0.5:
+        return seen
+    return _rolling(rng, seen, rate) if chance < 0.75 else _counting(rng, seen, rate)
 
 
 def still(rng: np.random.Generator, photograph: Path, rate: int) -> Iterator[Picture]:
-    """A photograph that stays, with a camera's noise or none."""
+    """A photograph that stays, with a camera's noise or none, within margins or without; some fade in and out."""
     frames = pictures(photograph, rate, (WIDTH, HEIGHT))
     *_, planes = islice(frames, 1 + int(rng.random() * STILL_FROM * rate))
-    shown = VideoFrame.from_ndarray(planes, format="yuv420p").to_ndarray(format="rgb24")
-    return _grainy(rng, shown.astype(np.float32), float(rng.choice([0.0, 0.0, 2.0, 5.0, 9.0])))
+    shown = VideoFrame.from_ndarray(planes, format="yuv420p").to_ndarray(format="rgb24").astype(np.float32)
+    if rng.random() < 0.25:
+        shown = _within_margins(rng, shown)
+    seen = _grainy(rng, shown, float(rng.choice([0.0, 0.0, 2.0, 5.0, 9.0])))
+    return seen if rng.random() < 0.9 else _pulsing(rng, seen, rate)
 
 
 def slides(rng: np.random.Generator, _: Path, rate: int) -> Iterator[Picture]:
-    """Pages of text, one after another."""
-    dark = rng.random() < 0.4
+    """Pages of a talk, one after another, cut or cross-faded."""
+    deck, fade = Deck.any(rng), float(rng.choice([0.0, 0.0, 0.4, 1.0]))  # seconds
+    page = draw_page(rng, deck)
     while True:
-        page = _slide(rng, dark)
         yield from repeat(page, round(rng.uniform(*SLIDE_SECONDS) * rate))
+        coming = draw_page(rng, deck)
+        for share in np.linspace(0, 1, round(fade * rate)):
+            yield np.asarray(cv2.addWeighted(page, 1 - share, coming, share, 0), np.uint8)
+        page = coming
 
 
 KINDS: dict[str, Draw] = {
@@ -149,29 +168,6 @@ KINDS: dict[str, Draw] = {
     "still": still,
     "slides": slides,
 }
-
-
-def _slide(rng: np.random.Generator, dark: bool) -> Picture:
-    """A title and a few lines; sometimes a diagram of bars below the title instead."""
-    paper = rng.integers(0, 70, 3) if dark else rng.integers(200, 256, 3)
-    ink = [int(level) for level in (rng.integers(190, 256, 3) if dark else rng.integers(0, 90, 3))]
-    page = np.ascontiguousarray(np.broadcast_to(paper.astype(np.uint8), (HEIGHT, WIDTH, 3)))
-    _write(page, rng, 2, (12, 30), 0.7, ink)
-    if rng.random() < 0.3:
-        for bar in range(int(rng.integers(3, 7))):
-            left, top = 20 + 30 * bar, int(rng.integers(60, 140))
-            cv2.rectangle(page, (left, top), (left + 20, 155), ink, -1)
-    else:
-        for line in range(int(rng.integers(2, 6))):
-            _write(page, rng, int(rng.integers(2, 5)), (18, 58 + 22 * line), 0.42, ink)
-    return page
-
-
-def _write(
-    page: Picture, rng: np.random.Generator, words: int, place: tuple[int, int], size: float, ink: list[int]
-) -> None:
-    text = " ".join(rng.choice(WORDS.split(), size=words))
-    cv2.putText(page, text.capitalize(), place, cv2.FONT_HERSHEY_SIMPLEX, size, ink, 1, cv2.LINE_AA)
 
 
 def _grainy(rng: np.random.Generator, picture: npt.NDArray[np.float32], grain: float) -> Iterator[Picture]:
@@ -197,6 +193,29 @@ def _rolling(rng: np.random.Generator, shown: Iterator[Picture], rate: int) -> I
         yield np.roll(picture, (down, right), axis=(0, 1))
 
 
+def _counting(rng: np.random.Generator, shown: Iterator[Picture], rate: int) -> Iterator[Picture]:
+    """A number that is another one every second, and sometimes a hand that goes round."""
+    first, hand = int(rng.integers(3, 60)), rng.random() < 0.5
+    for number, picture in enumerate(shown):
+        seconds, seen = number / rate, picture.copy()
+        if hand:
+            angle = 2 * np.pi * seconds
+            tip = int(WIDTH / 2 + 70 * np.sin(angle)), int(HEIGHT / 2 - 70 * np.cos(angle))
+            cv2.line(seen, (WIDTH // 2, HEIGHT // 2), tip, (255, 255, 255), 3)
+        cv2.putText(seen, str(first + int(seconds)), (70, 110), cv2.FONT_HERSHEY_DUPLEX, 2.5, (255, 255, 255), 4)
+        yield seen
+
+
+def _within_margins(rng: np.random.Generator, picture: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """A picture made smaller, the rest black or filled with it blurred."""
+    across = rng.random() < 0.5
+    size = (WIDTH, HEIGHT * 2 // 3) if across else (WIDTH * 3 // 5, HEIGHT)
+    around = np.asarray(cv2.GaussianBlur(picture, (0, 0), 15), np.float32) * float(rng.choice([0.0, 1.0]))
+    left, top = (WIDTH - size[0]) // 2, (HEIGHT - size[1]) // 2
+    around[top : top + size[1], left : left + size[0]] = cv2.resize(picture, size)
+    return around
+
+
 def _encode(path: Path, shown: Iterator[Picture], form: _Form) -> None:
     size = round(WIDTH * form.size / 2) * 2, round(HEIGHT * form.size / 2) * 2
     with atomic_path(path) as temporary, av.open(str(temporary), "w", format="mp4") as container:
@@ -206,7 +225,9 @@ def _encode(path: Path, shown: Iterator[Picture], form: _Form) -> None:
         stream.codec_context.time_base = Fraction(1, form.rate)
         stream.codec_context.thread_count = 1
         for number, picture in enumerate(shown):
-            sized = np.asarray(cv2.resize(picture, size), np.uint8)
+            shrinks = size[0] < picture.shape[1]
+            how = cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR
+            sized = np.asarray(cv2.resize(picture, size, interpolation=how), np.uint8)
             frame = VideoFrame.from_ndarray(sized, format="rgb24")
             frame.pts, frame.time_base = number, Fraction(1, form.rate)
             container.mux(stream.encode(frame))
