@@ -58,7 +58,7 @@ def calibration() -> Calibration:
     return Calibration(
         LogisticCurve(("logit",), (1.5,), -0.25),
         LogisticCurve(("confidence", "log_probability"), (1.0, 0.1), 0.0),
-        {"events": 7},
+        fitted={"events": 7},
     )
 
 

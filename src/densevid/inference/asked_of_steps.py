@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from densevid.errors import InputError
 from densevid.inference.captioned_video import ReadVideos
@@ -55,9 +54,9 @@ def happened(happening: Happening, values_TF: npt.NDArray[np.floating]) -> npt.N
 
 
 def happening_of(spans_BK2: Tensor, happened_BT: Tensor, steps_B: Tensor) -> Tensor:
-    """The log-probability that anything happens in each span of a video of `steps_B` steps, B x K."""
+    """The logit that anything happens in each span of a video of `steps_B` steps, B x K."""
     end_B1 = steps_B[:, None]
     first_BK = spans_BK2[..., 0].round().long().clamp(min=0).minimum(end_B1 - 1)
     last_BK = spans_BK2[..., 1].round().long().minimum(end_B1).maximum(first_BK + 1)
     sum_BK = happened_BT.gather(1, last_BK) - happened_BT.gather(1, first_BK)
-    return F.logsigmoid(sum_BK / (last_BK - first_BK))
+    return sum_BK / (last_BK - first_BK)

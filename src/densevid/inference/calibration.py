@@ -1,7 +1,12 @@
 """Confidence: how probable it is that an event is right, from what the model says of it. A few numbers, fitted once.
 
-Two logistic curves, kept in the model folder as `calibration.toml`: `proposal` judges what is proposed, before a word
-is said, and decides what a summary holds; `event` judges what was chosen, its sentence included: what people read.
+Logistic curves, kept in the model folder as `calibration.toml`: `proposal` judges what is proposed, before a word is
+said, and decides what a summary holds; `event` judges what was chosen, its sentence included: what people read. Where
+a model knows whether anything happens (`model/happening.py`), a third curve judges that, and a proposal counts for as
+much as both allow:
+
+    P(right) = P(anything happens) x P(right, if anything does)
+
 An event is right if it overlaps a true one with an IoU of at least `RIGHT_IOU`.
 """
 
@@ -26,8 +31,9 @@ from densevid.intervals import temporal_iou
 FORMAT = 1
 RIGHT_IOU = 0.5
 
-PROPOSAL_COLUMNS = ("logit", "log_steps", "share", "company", STIR, HAPPENING)
+PROPOSAL_COLUMNS = ("logit", "log_steps", "share", "company", STIR)
 EVENT_COLUMNS = ("confidence", "log_probability")
+HAPPENING_COLUMNS = (HAPPENING,)
 
 
 def proposal_columns(selection: Selection, read: ReadVideos) -> dict[str, Tensor]:
@@ -62,16 +68,23 @@ def _logit(probability: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Calibration:
-    """Both curves, and what they were fitted on."""
+    """The curves, and what they were fitted on."""
 
     proposal: LogisticCurve
     event: LogisticCurve
+    happening: LogisticCurve | None = None
     fitted: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def asks(self) -> list[str]:
         """What it asks of the steps of a video."""
-        return [name for name in self.proposal.names if name in (STIR, HAPPENING)]
+        stir = [STIR] if STIR in self.proposal.names else []
+        return stir if self.happening is None else [*stir, HAPPENING]
+
+    def of_proposals(self, columns: Mapping[str, Tensor]) -> Tensor:
+        """The confidence of what is proposed, before a word is said."""
+        right = self.proposal(columns)
+        return right if self.happening is None else right * self.happening(columns)
 
     def as_table(self) -> dict[str, Any]:
         """What `calibration.toml` holds."""
@@ -79,6 +92,7 @@ class Calibration:
             "format": {"version": FORMAT},
             "proposal": self.proposal.as_table(),
             "event": self.event.as_table(),
+            **({} if self.happening is None else {"happening": self.happening.as_table()}),
             "fitted": dict(self.fitted),
         }
 
@@ -92,10 +106,12 @@ class Calibration:
         try:
             proposal = LogisticCurve.of_table(table.get("proposal"), PROPOSAL_COLUMNS)
             event = LogisticCurve.of_table(table.get("event"), EVENT_COLUMNS)
+            happens = table.get("happening")
+            happening = None if happens is None else LogisticCurve.of_table(happens, HAPPENING_COLUMNS)
         except InputError as error:
             raise InputError(f"calibration.toml: {error}; fit it anew with densevid calibrate") from error
         fitted = table.get("fitted")
-        return cls(proposal, event, dict(fitted) if isinstance(fitted, Mapping) else {})
+        return cls(proposal, event, happening, dict(fitted) if isinstance(fitted, Mapping) else {})
 
 
 @dataclass(frozen=True)

@@ -90,7 +90,7 @@ class Storyteller:
         proposed = replace(selection, kept_BK=selection.kept_BK & proposed_BK)
         score_BK = selection.of_network if self.summary is not None else selection.score_BK
         if self.calibration is not None:
-            score_BK = self.calibration.proposal(proposal_columns(proposed, read)).where(proposed_BK, 0)
+            score_BK = self.calibration.of_proposals(proposal_columns(proposed, read)).where(proposed_BK, 0)
         return replace(selection if self.summary is None else proposed, score_BK=score_BK)
 
     def _short(self, tracks: Iterable[Track]) -> Iterator[CaptionedVideo]:
