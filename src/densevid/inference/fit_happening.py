@@ -24,7 +24,7 @@ RIDGE = 0.08  # docs/bundled.md has what others are worth on held-out clips
 Floats = npt.NDArray[np.float64]
 
 
-def fit_happening(source: FeatureSource, told: Annotations) -> Happening | None:
+def fit_happening(source: FeatureSource, told: Annotations, ridge: float = RIDGE) -> Happening | None:
     """The fit on all videos that have features; none if there is something to tell of each of them."""
     videos = [video for video in told.events if video in source]
     happens_V = np.array([bool(told.events[video]) for video in videos], dtype=np.float64)
@@ -36,20 +36,22 @@ def fit_happening(source: FeatureSource, told: Annotations) -> Happening | None:
     count_V = np.array([len(part_NC) for part_NC in parts])
     share_V = 0.5 / np.where(happens_V == 1, happens_V.sum(), (1 - happens_V).sum()) / count_V
     values_NC, happens_N, share_N = np.concatenate(parts), happens_V.repeat(count_V), share_V.repeat(count_V)
-    weights_C, bias = _fitted(values_NC, happens_N, share_N, [width for _, width in source.streams])
+    weights_C, bias = _fitted(values_NC, happens_N, share_N, [width for _, width in source.streams], ridge)
     about = {"fitted": {"videos": len(videos), "quiet": int((1 - happens_V).sum()), "spans": len(values_NC)}}
     value_F, change_F, bias_1 = (torch.from_numpy(part).float() for part in (*np.split(weights_C, 2), np.array([bias])))
     return Happening(value_F, change_F, bias_1, about=about)
 
 
-def _fitted(values_NC: Floats, happens_N: Floats, share_N: Floats, widths: list[int]) -> tuple[Floats, float]:
+def _fitted(
+    values_NC: Floats, happens_N: Floats, share_N: Floats, widths: list[int], ridge: float
+) -> tuple[Floats, float]:
     """Weights and bias for values as they are."""
     mean_C = share_N @ values_NC
     square_C = share_N @ (values_NC - mean_C) ** 2
     blocks = np.repeat(np.arange(2 * len(widths)), widths * 2)
     size_K = np.sqrt(np.bincount(blocks, weights=square_C) / np.bincount(blocks))
     size_C = np.where(size_K > 0, size_K, 1)[blocks]
-    weights_C, bias = logistic_fit((values_NC - mean_C) / size_C, happens_N, share_N, RIDGE)
+    weights_C, bias = logistic_fit((values_NC - mean_C) / size_C, happens_N, share_N, ridge)
     weights_C /= size_C
     return weights_C, bias - float(weights_C @ mean_C)
 
