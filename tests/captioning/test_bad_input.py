@@ -108,6 +108,11 @@ def test_an_address_is_not_fetched(address, capsys) -> None:
         densevid.caption(address)
 
 
+@pytest.mark.parametrize("name", ["", " "])
+def test_an_empty_name_is_not_this_folder(name, capsys) -> None:
+    assert "an empty name: name a video or a folder" in refused(capsys, name)
+
+
 @pytest.mark.parametrize(
     ("arguments", "flags", "said"),
     [

@@ -19,7 +19,7 @@ BASELINES = ("change points", "prior grid", "model, shuffled features")  # that 
 WANTED_CLIPS = {"METEOR": 24.0, "CIDEr": 30.0}
 WANTED_ABOVE = {"AR@10": 0.1, "F1": 0.1}  # over the best of the baselines
 DIGITS = {"AR@10": 3, "F1": 3}
-LOOKS_AT_VAL = "ten"
+LOOKS_AT_VAL = "eleven"
 
 SHOWS = {  # what a person sees in the videos that we tried
     "AskAnything_making_cake": "a woman, a mixer that stirs batter, a kitchen in the dark",
@@ -63,7 +63,8 @@ and a little from events in timelines; the same again in copies, each in an orde
 events are, moved by the words' loss too, while encoder and captioner stay; that again in copies; and shortly the same
 with many more videos in which nothing happens. At last a ridge regression from the mean features of these clips to
 their words (`model/expected_words.py`), which has a say in which sentence of a beam of {beam} is said and where
-events are:
+events are; and a logistic regression from features to whether anything happens (`model/happening.py`), which its
+confidence is multiplied by:
 
     python -m densevid.reproduce.bundled_model train --data DATA --workers 2 --parallel 6 --out RUNS
 
@@ -83,8 +84,8 @@ LIMITS = """\
   people, places and objects that are rare in its clips are called by the name of something common.
 - It was trained on timelines that are composed of clips, not filmed: it looks for a change of what is shown, and of one
   long take it may tell one event or none. The scores above on timelines say nothing about ActivityNet.
-- Noise, grain in the dark and grainy photographs, above all at 8 to 15 pictures a second, can pass for an event: it has
-  seen such videos at 25 a second alone (`docs/bundled.md`).
+- Of black, flat, noisy and still videos that others drew it told nothing; slides that fade all the time, and a clock with
+  a sweeping hand, passed for an event (`docs/bundled.md`). What nobody drew yet may pass for one, too.
 - It has no ears: what is said or played in a video does not count.
 - A confidence of .7 means that seven in ten such events overlapped a true one by half, on composed timelines. It does
   not say whether the sentence is true.

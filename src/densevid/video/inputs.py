@@ -64,6 +64,8 @@ def local_path(argument: str | Path) -> Path:
     """The path that was named; an address is none, and Path would make one of it that nobody wrote."""
     if isinstance(argument, str) and re.match(r"[a-z][a-z0-9+.-]*://", argument, re.IGNORECASE):
         raise InputError(f"{argument}: an address; nothing is fetched, so download the video first and name its file")
+    if not str(argument).strip():
+        raise InputError("an empty name: name a video or a folder (. is this one)")
     return Path(argument)
 
 
