@@ -24,7 +24,7 @@ VERBS: dict[str, str] = {
     "timelines": "compose untrimmed videos with dense captions from captioned clips",
     "train": "train a model on annotated features, on one GPU or many",
     "predict": "caption every video of a feature folder and write an event file",
-    "expect": "fit which words a model should expect of features, for better sentences and borders",
+    "expect": "fit what a model should expect of features: which words, and whether anything happens",
     "calibrate": "fit how sure a model is of its events, for summaries",
     "evaluate": "score an event file by every official protocol",
     "import-released": "turn the authors' released weights into a model folder",
