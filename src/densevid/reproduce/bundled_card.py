@@ -84,8 +84,8 @@ LIMITS = """\
   people, places and objects that are rare in its clips are called by the name of something common.
 - It was trained on timelines that are composed of clips, not filmed: it looks for a change of what is shown, and of one
   long take it may tell one event or none. The scores above on timelines say nothing about ActivityNet.
-- Of black, flat, noisy and still videos that others drew it told nothing; slides that fade all the time, and a clock with
-  a sweeping hand, passed for an event (`docs/bundled.md`). What nobody drew yet may pass for one, too.
+- Of black, flat, noisy and still videos that others drew it told nothing; slides that fade all the time, and a clock
+  with a sweeping hand, passed for an event (`docs/bundled.md`). What nobody drew yet may pass for one, too.
 - It has no ears: what is said or played in a video does not count.
 - A confidence of .7 means that seven in ten such events overlapped a true one by half, on composed timelines. It does
   not say whether the sentence is true.
