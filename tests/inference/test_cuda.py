@@ -25,17 +25,22 @@ from densevid.bench.inference_parts import part_lines
 from densevid.bench.inference_subject import Asked, random_tracks
 from densevid.bench.inference_subject import random_model as paper_model
 from densevid.bench.plain_captioner import PlainCaptioner
+from densevid.inference.calibration import Calibration
 from densevid.inference.captioned_video import CaptionedVideo
 from densevid.inference.captioner import Captioner
 from densevid.inference.decoding import NEVER_SAID, likeliest
 from densevid.inference.event_speaker import SpeakerLimits
+from densevid.inference.fit_calibration import AS_IT_IS
 from densevid.inference.fused import KERNELS, Fused, TritonFused, has_triton
+from densevid.inference.logistic import LogisticCurve
 from densevid.inference.reading import Reading, reading_for
 from densevid.inference.selection import best, walked
+from densevid.inference.storyteller import Storyteller
+from densevid.inference.summary import SummaryRules
 from densevid.inference.word_state import FlatMemory, Said
 from densevid.intervals import suppress
 from densevid.tracks import FeatureTrack
-from random_models import random_model, random_track
+from random_models import WIDTH, random_happening, random_model, random_track
 
 Variant = tuple[dict[str, Any], dict[str, Any]]
 TRACKS = [random_track(steps, steps) for steps in (40, 13, 29, 40, 2, 31)]
@@ -120,6 +125,24 @@ def check_borders_and_contrast_by_expected_words(compare: str) -> None:
             assert len(ours.score_P) == len(theirs.score_P)
             assert np.abs(ours.score_P - theirs.score_P).mean() < 0.05
     assert not replayed.speaker.graphs.failed, replayed.speaker.graphs.failed
+
+
+def check_confidence_asks_whether_anything_happens(windows: str) -> None:
+    """Of summaries of short videos and of one that is read in several windows: as sure on both devices."""
+    loaded = replace(random_model({"width": 64}), happening=random_happening(WIDTH))
+    happens = LogisticCurve(("happening",), (0.7,), -0.2)
+    calibration = Calibration(LogisticCurve(("logit",), (1.0,), 0.5), AS_IT_IS, happens)
+    rules = SummaryRules.of(loaded.config.inference, loaded.config.model.window, top=4)
+    tracks = TRACKS if windows == "one window" else [random_track(130, 7)]
+
+    def told(device: str) -> list[CaptionedVideo]:
+        made = Captioner(loaded, device=torch.device(device), precision="float32")
+        return list(Storyteller(made, summary=rules, calibration=calibration).told(tracks))
+
+    for ours, theirs in zip(told("cuda"), told("cpu"), strict=True):
+        assert len(theirs.score_P)
+        np.testing.assert_allclose(ours.score_P, theirs.score_P, atol=1e-4)
+        np.testing.assert_allclose(ours.reported_P2, theirs.reported_P2, atol=1e-3)
 
 
 def check_a_graph_says_the_same_every_time(variant: Variant) -> None:
@@ -241,6 +264,7 @@ CHECKS: list[tuple[Callable[[Any], None], list[Any]]] = [
     (check_the_likeliest_word, [34, 4004, 9000]),
     (check_float32_is_that_of_a_cpu, VARIANTS),
     (check_borders_and_contrast_by_expected_words, ["words", "features"]),
+    (check_confidence_asks_whether_anything_happens, ["one window", "several"]),
     (check_a_graph_says_the_same_every_time, VARIANTS),
     (check_bfloat16_finds_the_same_and_is_nearly_as_sure, VARIANTS),
     (check_company_and_batches_change_nothing, VARIANTS),
