@@ -25,6 +25,7 @@ WRITTEN = [(1.0, 2.5), (3.0, 65.25)]
         ("spans.vtt", "WEBVTT\n\nNOTE by us\n\n1\n00:01.000 --> 00:02.500 line:0\na\n\n00:03.000 --> 01:05.250\nb\n"),
         ("spans.csv", 'start,end,confidence,sentence\r\n1.000,2.500,0.9,"a, b\nc"\r\n3,65.25,,\r\n'),
         ("spans.csv", "sentence;start;end\na dog;1,0;2,5\nb;3;65,25\n"),
+        ("spans.csv", '"Start", "End", "what"\n1, 2.5, a dog\n3, 65.25, "b, c"\n'),
         ("spans.csv", "1,2.5\n3,65.25\n"),
         ("spans.json", '{"v": {"timestamps": [[1, 2.5], [3, 65.25]]}, "other": {"timestamps": [[5, 2]]}}'),
         ("spans.json", '{"results": {"title": [{"sentence": "a", "timestamp": [1, 2.5]}, '

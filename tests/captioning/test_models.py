@@ -92,16 +92,26 @@ def test_what_could_not_be_read_is_a_warning(tmp_path: Path) -> None:
         assert told[0].filename == __file__
 
 
+CURVE = 'names = ["%s"]\nweights = [1.0]\nbias = 0.0\n'
+ASKS = f"[proposal]\n{CURVE % 'logit'}[event]\n{CURVE % 'confidence'}[happening]\n{CURVE % 'happening'}"
+
+
+@pytest.mark.parametrize(
+    ("curves", "wrong"),
+    [("", "calibration.toml: a curve needs names"), (ASKS, "the model's confidence asks whether anything happens")],
+)
 def test_a_wrong_calibration_is_the_models_fault_and_told_before_any_video(
-    clip: Path, models: Path, tmp_path: Path, monkeypatch, capsys
+    curves: str, wrong: str, clip: Path, models: Path, tmp_path: Path, monkeypatch, capsys
 ) -> None:
     shutil.copytree(models / "tiny", tmp_path / "model")
-    (tmp_path / "model" / "calibration.toml").write_text("[format]\nversion = 1\n")
+    (tmp_path / "model" / "calibration.toml").write_text(f"[format]\nversion = 1\n{curves}")
     monkeypatch.setattr("densevid.video.extract.Extractor.extract", None)
     two = [str(shutil.copy(clip, tmp_path / name)) for name in ("a.mp4", "b.mp4")]
     assert main(["caption", *two, "--model", str(tmp_path / "model"), "--no-cache"]) == 2
     said = capsys.readouterr().err
-    assert said.startswith(f"densevid: {tmp_path / 'model'}: calibration.toml: ") and said.count("\n") == 1
+    assert said.startswith(f"densevid: {tmp_path / 'model'}: {wrong}") and said.count("\n") == 1
+    with pytest.raises(InputError, match=wrong):
+        densevid.load(tmp_path / "model")
 
 
 def test_a_model_that_does_not_say_its_format(models: Path, tmp_path: Path) -> None:

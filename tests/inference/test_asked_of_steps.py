@@ -42,7 +42,7 @@ def test_a_span_is_the_mean_of_its_steps(lengths: list[int], seed: int) -> None:
 
 def dull(track: FeatureTrack) -> FeatureTrack:
     """As lively as it was, but elsewhere."""
-    return replace(track, values=track.values - np.float32(2))
+    return replace(track, values=track.values - np.float32(4))
 
 
 def test_a_confidence_asks_whether_anything_happens_where_that_was_fitted() -> None:

@@ -9,7 +9,7 @@ import torch
 from densevid.events import Event
 from densevid.inference.calibration import Calibration, Reliability
 from densevid.inference.captioner import Captioner
-from densevid.inference.fit_calibration import Judged, _settled, fit_calibration, judged_events
+from densevid.inference.fit_calibration import Judged, _with_words, fit_calibration, judged_events
 from densevid.inference.logistic import LogisticCurve
 from densevid.inference.storyteller import Storyteller
 from densevid.inference.summary import SummaryRules
@@ -28,7 +28,7 @@ def judged(count: int = 4_000, towards: float = 1.0) -> Judged:
 
 def test_both_curves_together_say_what_the_second_said_alone() -> None:
     told, proposal = judged(), LogisticCurve(("logit",), (2.0,), 0.3)
-    (before, after), alone = _settled(proposal, told), told.curve()
+    (before, after), alone = _with_words(proposal, told), told.curve()
     logit, words = torch.linspace(-2, 2, 9), torch.linspace(-2, -0.5, 9)
     first = before({"logit": logit})
     together = after({"confidence": first.logit(), "log_probability": words})
@@ -39,7 +39,7 @@ def test_both_curves_together_say_what_the_second_said_alone() -> None:
 
 def test_what_contradicts_the_first_curve_leaves_it_as_it_is() -> None:
     proposal = LogisticCurve(("logit",), (2.0,), 0.3)
-    assert _settled(proposal, judged(towards=-1))[0] == proposal
+    assert _with_words(proposal, judged(towards=-1))[0] == proposal
 
 
 def test_what_people_read_is_as_often_right_as_it_says() -> None:
@@ -67,7 +67,8 @@ def test_whether_anything_happens_is_judged_by_what_is_right_and_by_quiet_videos
     quiet, right = rng.random(count) < 0.5, rng.random(count) < 0.4
     right &= ~quiet
     logit = np.where(right, 4.0, np.where(quiet, -1.0, -50.0)) + rng.logistic(size=count)
-    curve = Judged({"happening": logit}, right, quiet).happening()
+    curve = Judged({"happening": logit}, right, quiet).happening_curve()
+    assert curve is not None
     said = curve({"happening": torch.tensor([-1.0, 4.0])})
     assert said[0] < 0.1 and said[1] > 0.9
     odds = np.log(right.sum() / quiet.sum())  # the logit of the true curve at the middle of both

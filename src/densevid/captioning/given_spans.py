@@ -73,11 +73,20 @@ def _rows(path: Path, text: str) -> Iterator[Row]:
     lines = list(enumerate(text.splitlines(), start=1))
     if path.suffix.lower() in SUBTITLES:
         return ((number, line, _of_cue(line)) for number, line in lines if ARROW in line)
-    if path.suffix.lower() == ".csv" and {"start", "end"} <= set(
-        re.split("[,;]", lines[0][1].lower()) if lines else ""
-    ):
+    if path.suffix.lower() == ".csv" and {"start", "end"} <= set(_columns(text.partition("\n")[0])):
         return _of_table(text)
     return _of_lines(lines)
+
+
+def _columns(header: str) -> list[str]:
+    """What the first line of a table calls its columns."""
+    names = next(csv.reader([header], delimiter=_mark(header), skipinitialspace=True), [])
+    return [name.strip().lower() for name in names]
+
+
+def _mark(header: str) -> str:
+    """What stands between columns."""
+    return ";" if ";" in header else ","
 
 
 def _of_lines(lines: Iterable[tuple[int, str]]) -> Iterator[Row]:
@@ -89,9 +98,10 @@ def _of_lines(lines: Iterable[tuple[int, str]]) -> Iterator[Row]:
 
 def _of_table(text: str) -> Iterator[Row]:
     """Columns `start` and `end`, as our own table has them and a spreadsheet may have saved them."""
-    rows = csv.reader(io.StringIO(text), delimiter=";" if ";" in text.partition("\n")[0] else ",")
-    columns = [name.strip().lower() for name in next(rows)]
-    first, second = columns.index("start"), columns.index("end")
+    header = text.partition("\n")[0]
+    first, second = (_columns(header).index(name) for name in ("start", "end"))
+    rows = csv.reader(io.StringIO(text), delimiter=_mark(header), skipinitialspace=True)
+    next(rows)
     for row in rows:
         if any(row):
             start, end = (_seconds(row[place]) if place < len(row) else None for place in (first, second))

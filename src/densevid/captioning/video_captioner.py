@@ -190,12 +190,13 @@ class VideoCaptioner:
             raise ArgumentError("{device} cuda: this machine has no usable CUDA device")
 
     def _require_calibration(self, loaded: LoadedModel) -> None:
-        """Before any video, for a wrong one is the fault of none."""
+        """Before any video: a wrong one is the fault of none, nor is it that the folder lacks what it asks."""
+        from densevid.inference.asked_of_steps import totals_of
         from densevid.inference.calibration import Calibration
 
         try:
             if loaded.calibration is not None:
-                Calibration.of_table(loaded.calibration)
+                totals_of(Calibration.of_table(loaded.calibration).asks, loaded.happening)
         except InputError as error:
             raise InputError(f"{self.model.folder}: {error}") from error
 

@@ -23,11 +23,11 @@ Total = Callable[[npt.NDArray[np.floating]], npt.NDArray[np.float32]]
 
 def totals_of(asked: Sequence[str], happening: Happening | None) -> dict[str, Total]:
     """How the running total of each of some things is computed from features."""
+    if HAPPENING in asked and happening is None:
+        raise InputError("the model's confidence asks whether anything happens, but happening.safetensors is missing")
     known: dict[str, Total] = {STIR: stirred}
     if happening is not None:
         known[HAPPENING] = lambda values_TF: happened(happening, values_TF)
-    if HAPPENING in asked and happening is None:
-        raise InputError("the model's confidence asks whether anything happens, but happening.safetensors is missing")
     return {name: known[name] for name in asked}
 
 

@@ -1,7 +1,8 @@
 """Fit a model's confidence on videos it has not learnt from: what it says against what is true.
 
 First the curve that judges proposals, on everything that is proposed; then, with it, the curve that judges events, on
-stories of them as long as a summary may be, however unsure: what is chosen is right more often than what is proposed.
+stories of at most as many as a summary of one window, however unsure: what is chosen is right more often than what is
+proposed.
 That is as true before a word is said, so it goes into the first curve, and the second adds what the words say. Where a
 model knows whether anything happens, a curve of its own tells videos without events from right proposals, and the
 others are fitted where something does. All are a handful of numbers and go into the model folder.
@@ -56,9 +57,14 @@ class Judged:
         """The same, not judged by one of the columns."""
         return replace(self, columns={other: self.columns[other] for other in self.columns if other != name})
 
-    def happening(self) -> LogisticCurve:
-        """The curve of whether anything happens: in what is right something does, in quiet videos nothing."""
+    def happening_curve(self) -> LogisticCurve | None:
+        """The curve of whether anything happens: in what is right something does, in quiet videos nothing.
+
+        None where nothing is proposed in quiet videos, and nothing has to be told apart.
+        """
         known = self.where(self.right_N | self.quiet_N)
+        if not known.quiet_N.any():
+            return None
         return LogisticCurve.fit({HAPPENING: known.columns[HAPPENING]}, ~known.quiet_N)
 
 
@@ -71,27 +77,28 @@ def fit_calibration(captioner: Captioner, tracks: Mapping[str, FeatureTrack], tr
     if not any(truth[video] for video in videos):
         raise InputError("no video has both features and true events; are the ids written the same way?")
     proposed = judged_proposals(captioner, [tracks[video] for video in videos], [truth[video] for video in videos])
-    first = _first(proposed)
+    first = _before_words(proposed)
+    counts = {"videos": len(videos), "quiet": sum(not truth[video] for video in videos)}
     if first.happening is not None:
         videos = [video for video in videos if truth[video]]
     settings = captioner.config.inference
     rules = SummaryRules.of(settings, captioner.config.model.window, top=settings.summary_events)
     teller = Storyteller(captioner, summary=rules, calibration=first)
     told = judged_events(teller, [tracks[video] for video in videos], [truth[video] for video in videos])
-    counts = {"videos": len(videos), "proposals": len(proposed.right_N), "events": len(told.right_N)}
-    proposal, event = _settled(first.proposal, told)
+    counts |= {"proposals": len(proposed.right_N), "events": len(told.right_N)}
+    proposal, event = _with_words(first.proposal, told)
     return replace(first, proposal=proposal, event=event, fitted={**counts, "iou": RIGHT_IOU})
 
 
-def _first(proposed: Judged) -> Calibration:
+def _before_words(proposed: Judged) -> Calibration:
     """What is known before a word is said."""
     if HAPPENING not in proposed.columns:
         return Calibration(proposed.curve(), AS_IT_IS)
     lively = proposed.where(~proposed.quiet_N).without(HAPPENING)
-    return Calibration(lively.curve(), AS_IT_IS, proposed.happening())
+    return Calibration(lively.curve(), AS_IT_IS, proposed.happening_curve())
 
 
-def _settled(proposal: LogisticCurve, told: Judged) -> tuple[LogisticCurve, LogisticCurve]:
+def _with_words(proposal: LogisticCurve, told: Judged) -> tuple[LogisticCurve, LogisticCurve]:
     """Of proposals and of events, the first as sure as the second is of a sentence as sure of its words as most."""
     event = told.curve()
     factor, words = event.weights

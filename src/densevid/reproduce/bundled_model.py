@@ -7,7 +7,8 @@ the model takes over. MSRVTT holds clips.json and clips/*.mp4; STORE their two-s
 (`densevid extract MSRVTT/clips --out S --reduce 512 --fit-on MSRVTT/clips.json:train` writes S-512).
 
   python -m densevid.reproduce.bundled_model data   --clips MSRVTT --features STORE --out DATA
-  python -m densevid.reproduce.bundled_model pixels --clips MSRVTT --features STORE --split train-dev --out DEV
+  python -m densevid.reproduce.bundled_model pixels --clips MSRVTT --features STORE --split train-dev --count 40 \\
+      --out DEV
   python -m densevid.reproduce.bundled_model pixels --clips MSRVTT --features STORE --split val --out VAL
   python -m densevid.reproduce.bundled_model train  --data DATA --split train-fit --workers 2 --parallel 6 \\
       --out TWIN-RUNS
@@ -202,7 +203,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parsers["pixels"].add_argument("--split", choices=(CHOSEN, "val"), required=True)
     parsers["pixels"].add_argument("--count", type=int, default=60, metavar="N", help="timelines (60)")
     parsers["score"].add_argument("--on", choices=JUDGED, required=True)
-    parsers["score"].add_argument("--each", type=int, default=5, metavar="N", help="quiet videos of a kind (5)")
+    parsers["score"].add_argument("--each", type=int, default=10, metavar="N", help="quiet videos of a kind (10)")
     parsers["score"].add_argument("--videos", type=Path, metavar="FOLDER", help="whole videos to caption")
     parsers["score"].add_argument("--annotations", type=Path, nargs="*", default=[], metavar="FILE")
     parsers["train"].add_argument("--workers", type=int, default=0, metavar="N", help="processes that compose (0)")

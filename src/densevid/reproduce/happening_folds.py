@@ -59,6 +59,8 @@ def judge_folds(collection: ClipCollection, split: str, ridge: float) -> HeldOut
             raise InputError(f"{collection.folder}: every clip of {split}-but{fold} has captions; none is quiet")
         for video, events in judged.annotations().events.items():
             logits[bool(events)].append(float(happening.of_steps(judged.track(video).values).mean()))
+    if not (logits[True] and logits[False]):
+        raise InputError(f"{collection.folder}: {split} needs clips with captions and quiet ones")
     return HeldOut(np.array(logits[True]), np.array(logits[False]))
 
 

@@ -1,7 +1,7 @@
 """Videos in which nothing happens, drawn on the spot: black, flat colour, noise, test patterns, stills, slides.
 
 The bundled model learns from some that nothing is to be told of them (`bundled_data`), and is asked about others that
-were drawn with another seed, of other photographs (`bundled_scores`). Nothing anywhere looks at pixels to know them.
+were drawn with another seed, of other photographs (`bundled_trials`). Nothing anywhere looks at pixels to know them.
 They have all frame rates, sizes and qualities that videos have: noise looks like something else at every one of them.
 """
 
