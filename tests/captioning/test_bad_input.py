@@ -7,7 +7,6 @@ import os
 import random
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -20,7 +19,6 @@ import torch
 import densevid
 from densevid.cli import main
 from densevid.errors import InputError
-from densevid.video.frames import VideoSteps
 from made_videos import constant, make_sound, make_video
 from ordinary_user import run_as_ordinary_user
 
@@ -374,58 +372,10 @@ def test_no_model_at_all(clip, tmp_path, monkeypatch, capsys) -> None:
     assert "no model is installed" in refused(capsys, clip)
 
 
-def start(*words: str | Path, **options: object) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "densevid", "caption", *map(str, words)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)  # type: ignore[call-overload]
-
-
-def test_a_full_disk_is_one_line_and_ends_it(clip, tmp_path) -> None:
-    resource = pytest.importorskip("resource")
-    two = [shutil.copy(clip, tmp_path / name) for name in ("a.mp4", "b.mp4")]
-    limits = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000))}
-    process = start(*two, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}, **limits)
-    _, said = process.communicate(timeout=120)
-    assert process.returncode == 2 and said.count("\n") == 1, said
-    assert "a: File too large; make room and give the same command again" in said
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["a.mp4", "b.mp4"], "nothing half-written"
-
-
-@pytest.mark.parametrize("flags", [[], ["--burn"]])
-def test_a_full_disk_is_not_the_fault_of_the_video_whose_mp4_it_has_no_room_for(flags, clip, tmp_path) -> None:
-    resource = pytest.importorskip("resource")
-    two = [shutil.copy(clip, tmp_path / name) for name in ("a.mp4", "b.mp4")]
-    limits = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000))}
-    words = ["--format", "mp4", *flags, "--progress", "none"]
-    process = start(*two, *words, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}, **limits)
-    _, said = process.communicate(timeout=120)
-    assert process.returncode == 2 and said.count("\n") == 1, said
-    assert "a: File too large; make room and give the same command again" in said
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["a.mp4", "b.mp4"], "nothing half-written"
-
-
 def test_a_place_that_cannot_be_written(clip, tmp_path, capsys) -> None:
     (tmp_path / "clip.densevid.json").mkdir()
     said = refused(capsys, shutil.copy(clip, tmp_path / "clip.mp4"))
     assert "it is a folder; give another place with --out DIR" in said
-
-
-def test_an_index_that_cannot_be_written_is_one_more_failure(clip, tmp_path, capsys) -> None:
-    (tmp_path / "index.densevid.json").mkdir()
-    videos = [shutil.copy(clip, tmp_path / "a.mp4"), text(tmp_path)]
-    assert main(["caption", *map(str, videos), "--format", "json"]) == 2
-    said = capsys.readouterr().err.splitlines()
-    assert len(said) == 2 and "index.densevid.json: it is a folder" in said[0] and "notes.mp4: not a video" in said[1]
-    assert (tmp_path / "a.densevid.json").is_file()
-
-
-def test_what_failed_before_the_disk_was_full_is_told(clip, tmp_path) -> None:
-    resource = pytest.importorskip("resource")
-    two = [text(tmp_path), shutil.copy(clip, tmp_path / "z.mp4")]
-    limits = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000))}
-    process = start(*two, "--format", "html", env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}, **limits)
-    said = process.communicate(timeout=120)[1].splitlines()
-    assert process.returncode == 2 and len(said) == 2 and "notes.mp4: not a video" in said[0], said
-    assert "z: File too large; make room and give the same command again" in said[1]
 
 
 def test_every_failure_names_its_video(clip, tmp_path, capsys) -> None:
@@ -447,28 +397,3 @@ def test_names_cannot_act_upon_the_terminal(clip, tmp_path, capsys) -> None:
     assert "\x1b" not in said.out + said.err and "\x07" not in said.out + said.err
     assert said.err == f"densevid: {tmp_path}/c? .mp4: not a video (no format is recognised)\n"
     assert f"  {tmp_path}/a?[31m?b.densevid.html\n" in said.out
-
-
-@pytest.mark.parametrize(("stop", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
-def test_after_an_interrupt_or_a_kill_it_goes_on_where_it_was(stop, code, tmp_path, fresh_cache, monkeypatch) -> None:
-    folder = tmp_path / "videos"
-    folder.mkdir()
-    for number in range(6):
-        make_video(folder / f"{number}.mp4", constant(6.0 + number))
-    process = start(folder, "--format", "json")
-    while not (folder / "1.densevid.json").exists():
-        assert process.poll() is None
-        time.sleep(0.02)
-    process.send_signal(stop)
-    _, said = process.communicate(timeout=60)
-    assert process.returncode == code and "Traceback" not in said
-    decoded: list[object] = []
-    whole = VideoSteps
-
-    def counting(path: object, *args: object, **options: object) -> object:
-        decoded.append(path)
-        return whole(path, *args, **options)  # type: ignore[arg-type]
-
-    monkeypatch.setattr("densevid.video.extract.VideoSteps", counting)
-    assert main(["caption", str(folder), "--format", "json"]) == 0
-    assert len(list(folder.glob("?.densevid.json"))) == 6 and len(decoded) <= 4
