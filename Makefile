@@ -11,14 +11,14 @@ TEST_PROCESSES ?= 2
 # A real sample (clips of a wheel, see densevid/sample_video.py) with the bundled model; without one, a lesson.
 demo: $(VENV)/.installed-sample
 	@if $(BIN)/densevid models | grep '(default)' > /dev/null; then \
-		$(BIN)/python -m densevid.sample_video demo/sample.mp4 && $(BIN)/densevid caption demo/sample.mp4; \
-	else $(BIN)/python -m densevid.demo --out demo; fi
+		$(BIN)/python -m examples.sample_video demo/sample.mp4 && $(BIN)/densevid caption demo/sample.mp4; \
+	else $(BIN)/python -m examples.learn_generated_videos --out demo; fi
 
 test: $(VENV)/.installed-dev lint types browser unit
 
 lint: $(VENV)/.installed-dev
-	$(BIN)/ruff check src tests
-	$(BIN)/ruff format --check src tests
+	$(BIN)/ruff check src research benchmarks examples tests
+	$(BIN)/ruff format --check src research benchmarks examples tests
 
 types: $(VENV)/.installed-dev
 	$(BIN)/mypy

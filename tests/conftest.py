@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from browsers import chromium
+from helpers.browsers import chromium
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 

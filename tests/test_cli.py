@@ -87,7 +87,7 @@ def test_who_is_asked_to_end_leaves_nothing_half_written(number: signal.Signals,
     code = """
 import os, signal, sys, time
 from densevid import cli
-from densevid.artifacts import atomic_path
+from densevid.io import atomic_path
 from densevid.commands import models
 
 signal.signal(int(sys.argv[1]), signal.SIG_DFL)  # whoever runs the tests may ignore it (nohup)

@@ -17,7 +17,7 @@ from densevid.cli import main
 from densevid.errors import InputError
 from densevid.inference.captioner import Captioner
 from densevid.tracks import Clock, FeatureTrack
-from made_videos import constant, make_video
+from helpers.made_videos import constant, make_video
 
 FROZEN = Path(__file__).parent / "frozen_models"
 

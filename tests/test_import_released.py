@@ -11,8 +11,8 @@ from torch import Tensor
 
 from densevid.errors import InputError
 from densevid.import_released import import_released, released_name
-from released_reference import Settings
-from released_weights import released_weights
+from helpers.released_weights import released_weights
+from reference.released_reference import Settings
 
 SETTINGS = Settings(layers=1)
 FLAGS = [flag for flag in SETTINGS.flags() if flag != "--set"]

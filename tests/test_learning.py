@@ -11,15 +11,15 @@ import torch
 from densevid.checkpoint import LoadedModel
 from densevid.config import Config
 from densevid.data.annotations import Annotations
-from densevid.data.batches import SegmentDataset
-from densevid.data.feature_source import TracksInMemory
-from densevid.data.loading import batches
-from densevid.demo import RECIPE, SMALL, generate, learn
+from densevid.data.dataloader import batches
+from densevid.data.dataset import SegmentDataset
+from densevid.data.sources import TracksInMemory
 from densevid.events import Event
 from densevid.inference.captioner import Captioner
 from densevid.model.masked_transformer import MaskedTransformer
 from densevid.tracks import FeatureTrack
 from densevid.training.step import total_loss
+from examples.learn_generated_videos import RECIPE, SMALL, generate, learn
 
 TRACKS, TRUTH = generate(seed=5, videos=6)
 VARIANTS = {

@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from densevid.cli import main
-from released_reference import ReleasedReference, Said, Settings
-from released_weights import released_weights
+from helpers.released_weights import released_weights
+from reference.released_reference import ReleasedReference, Said, Settings
 
 FRAME_RATES = (25, 29.97, 30)
 CAPTIONED = 5  # sentences to compare for each video; saying them in loops is slow

@@ -13,11 +13,11 @@ __version__ = "0.1.0"
 _PUBLIC = {
     "Event": "densevid.events",
     "InputError": "densevid.errors",
-    "caption": "densevid.captioning.video_captioner",
+    "caption": "densevid.pipeline.captioner",
     "evaluate": "densevid.evaluation.evaluate",
     "extract": "densevid.video.extract",
     "extract_many": "densevid.data.extraction",
-    "load": "densevid.captioning.video_captioner",
+    "load": "densevid.pipeline.captioner",
 }
 
 __all__ = ["Event", "InputError", "__version__", "caption", "evaluate", "extract", "extract_many", "load"]

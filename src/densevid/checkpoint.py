@@ -25,13 +25,12 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from densevid.artifacts import require_writable, tensor_path, toml_text
 from densevid.config import Config
 from densevid.data.vocabulary import Vocabulary
 from densevid.errors import InputError
-from densevid.model.expected_words import ExpectedWords
-from densevid.model.happening import Happening
+from densevid.io import require_writable, tensor_path, toml_text
 from densevid.model.masked_transformer import MaskedTransformer
+from densevid.model.priors import ExpectedWords, Happening
 from densevid.tracks import FeatureRecipe
 
 if TYPE_CHECKING:

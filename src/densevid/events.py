@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from densevid.artifacts import read_json, write_json
 from densevid.errors import InputError
+from densevid.io import read_json, write_json
 
 
 @dataclass(frozen=True, slots=True)

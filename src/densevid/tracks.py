@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from densevid.artifacts import hash_of
 from densevid.errors import InputError
+from densevid.io import hash_of
 
 FloatArray = npt.NDArray[np.floating[Any]]
 Streams = tuple[tuple[str, int], ...]  # (name, width) of each stream, in the order in which they stand side by side

@@ -18,9 +18,9 @@ import pytest
 
 from densevid.app.job import Job
 from densevid.app.settings import Limits, Settings
-from made_videos import constant, make_video
-from running_server import running, served
-from tiny_captioner import write_tiny_model
+from helpers.made_videos import constant, make_video
+from helpers.running_server import running, served
+from helpers.tiny_captioner import write_tiny_model
 
 VIDEOS = Path(__file__).parents[2] / ".." / "shared" / "data" / "videos"
 SCRIPT = Path(__file__).with_name("play_captioner.py")

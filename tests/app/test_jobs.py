@@ -22,7 +22,7 @@ from densevid.app.job import Job, State, is_id, new_id, shown_name
 from densevid.app.jobs import Jobs, QueueFull
 from densevid.app.settings import Limits, Settings
 from densevid.errors import InputError
-from made_videos import constant, make_sound, make_video
+from helpers.made_videos import constant, make_sound, make_video
 
 SCRIPT = Path(__file__).with_name("play_captioner.py")
 SECONDS = 30.0
@@ -316,7 +316,7 @@ def test_what_took_the_server_down_twice_is_not_tried_again(tmp_path: Path, vide
 
 def test_the_jobs_of_a_killed_server_die_with_it(tmp_path: Path, video: Path) -> None:
     program = (
-        "import asyncio, sys; from densevid.app.process import run_process\n"
+        "import asyncio, sys; from densevid.app.worker import run_process\n"
         f"command = [sys.executable, {str(SCRIPT)!r}, 'hang', {str(video)!r}, {str(tmp_path)!r}]\n"
         "asyncio.run(run_process(command, lambda line: True, 600, {}))"
     )

@@ -22,9 +22,9 @@ from densevid.app.api import openapi
 from densevid.app.job import is_id
 from densevid.app.server import PAGE, routed_app
 from densevid.app.settings import Limits, Settings
-from made_videos import constant, make_video
-from running_server import Answer, Running, running, served
-from tiny_captioner import write_tiny_model
+from helpers.made_videos import constant, make_video
+from helpers.running_server import Answer, Running, running, served
+from helpers.tiny_captioner import write_tiny_model
 
 SCRIPT = Path(__file__).with_name("play_captioner.py")
 VIDEO = {"content_type": "video/mp4"}

@@ -11,9 +11,9 @@ import pytest
 
 from densevid.checkpoint import load_model, model_files, save_model
 from densevid.cli import main
-from densevid.data.feature_layouts import open_features
-from densevid.inference.calibration import Calibration
-from tiny_run import train_here, write_tiny_data
+from densevid.data.layouts import open_features
+from densevid.inference.confidence import Calibration
+from helpers.tiny_run import train_here, write_tiny_data
 
 
 @pytest.fixture(scope="module")

@@ -14,11 +14,11 @@ import pytest
 import densevid
 from densevid.cli import main
 from densevid.data.extraction import Extraction
-from densevid.data.feature_source import check_recipe
-from densevid.data.feature_store import FeatureStore
+from densevid.data.sources import check_recipe
+from densevid.data.store.reader import FeatureStore
 from densevid.errors import InputError
 from densevid.video.extract import usable_cores
-from made_videos import constant, make_sound, make_video
+from helpers.made_videos import constant, make_sound, make_video
 
 MODULE = """
 import os, time

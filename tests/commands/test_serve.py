@@ -17,7 +17,7 @@ from densevid.app.guard import is_loopback
 from densevid.app.settings import NOT_PLAYED, caption_command
 from densevid.cli import main
 from densevid.commands.serve import _announce, _default_folder
-from tiny_captioner import write_tiny_model
+from helpers.tiny_captioner import write_tiny_model
 
 
 @pytest.fixture(scope="module")

@@ -10,11 +10,11 @@ import av
 import numpy as np
 import pytest
 
-from clip_collections import write_collection
 from densevid.cli import main
 from densevid.data.annotations import read_annotations
-from densevid.data.feature_store import FeatureStore
-from made_videos import make_video
+from densevid.data.store.reader import FeatureStore
+from helpers.clip_collections import write_collection
+from helpers.made_videos import make_video
 
 
 @pytest.fixture(scope="module")

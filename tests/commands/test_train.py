@@ -16,13 +16,13 @@ import torch
 
 from densevid.cli import main
 from densevid.config import load_config
-from densevid.data.batches import Batch
-from densevid.data.feature_layouts import open_features
-from densevid.demo import WIDTHS
+from densevid.data.dataset import Batch
+from densevid.data.layouts import open_features
 from densevid.events import read_events
 from densevid.training import checkpointing
-from densevid.training.learner import Learner
-from tiny_run import assert_same_weights, settings, train_here, weights, words, write_tiny_data
+from densevid.training.train_state import Learner
+from examples.learn_generated_videos import WIDTHS
+from helpers.tiny_run import assert_same_weights, settings, train_here, weights, words, write_tiny_data
 
 VARIANTS = {
     "end-to-end gated mask": [],
@@ -156,7 +156,7 @@ def test_the_seed_decides(data: Path, tmp_path: Path) -> None:
 
 
 def test_the_pace_is_of_learning_not_of_validating(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from densevid.training import recorded_loop
+    from densevid.training import trainer as recorded_loop
 
     real, pause = recorded_loop.validation_losses, 2.0
 

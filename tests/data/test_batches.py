@@ -13,9 +13,9 @@ from torch.utils.data import DataLoader
 
 from densevid.config import Config, load_config
 from densevid.data.annotations import Annotations, read_annotations
-from densevid.data.batches import Batch, SegmentDataset
-from densevid.data.feature_store import FeatureStore
-from densevid.data.loading import order
+from densevid.data.dataloader import order
+from densevid.data.dataset import Batch, SegmentDataset
+from densevid.data.store.reader import FeatureStore
 from densevid.data.vocabulary import EOS, INIT, PAD, Vocabulary
 from densevid.errors import InputError
 from densevid.events import Event

@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import load_file
 
-from clip_collections import write_collection
 from densevid.checkpoint import load_model
 from densevid.cli import main
-from densevid.data.clip_collection import ClipCollection
-from densevid.data.feature_store import FeatureStore
+from densevid.data.store.reader import FeatureStore
+from densevid.timelines.clips import ClipCollection
 from densevid.tracks import Clock, FeatureRecipe, FeatureTrack
 from densevid.video.reduction import FILE, Reduction
+from helpers.clip_collections import write_collection
 
 BASE = FeatureRecipe({"name": "made", "version": 1})
 

@@ -11,8 +11,8 @@ import h5py
 import numpy as np
 import pytest
 
-from densevid.data.feature_layouts import open_features
-from densevid.data.feature_store import FeatureStore, copy_features
+from densevid.data.layouts import open_features
+from densevid.data.store.reader import FeatureStore, copy_features
 from densevid.errors import InputError
 from densevid.tracks import FeatureTrack
 

@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 import torch
 
-from clip_collections import write_collection
 from densevid.config import Config
-from densevid.data.batches import collate
-from densevid.data.clip_collection import ClipCollection
-from densevid.data.near_duplicates import near_duplicates
-from densevid.data.timeline_loading import TimelineLoader
-from densevid.data.timeline_samples import TimelineSamples
-from densevid.data.timelines import TimelineGenerator
+from densevid.data.dataset import collate
 from densevid.data.vocabulary import Vocabulary
 from densevid.errors import InputError
 from densevid.model.masked_transformer import MaskedTransformer
+from densevid.timelines.clips import ClipCollection
+from densevid.timelines.compose import TimelineGenerator
+from densevid.timelines.dataloader import TimelineLoader
+from densevid.timelines.dataset import TimelineSamples
+from densevid.timelines.export import near_duplicates
 from densevid.training.step import total_loss
+from helpers.clip_collections import write_collection
 
 MODEL = {"width": 16, "hidden": 16, "heads": 2, "layers": 1, "window": 160, "kernels": [3, 7, 20]}
 Made = Callable[[int], ClipCollection]

@@ -10,8 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from densevid.data.annotations import read_annotations
-from densevid.data.caption_text import CLITICS, detokenize, tokenize
-from densevid.data.vocabulary import EOS, INIT, PAD, SPECIAL_TOKENS, UNKNOWN, Vocabulary, read_word_list
+from densevid.data.vocabulary import (
+    CLITICS,
+    EOS,
+    INIT,
+    PAD,
+    SPECIAL_TOKENS,
+    UNKNOWN,
+    Vocabulary,
+    detokenize,
+    read_word_list,
+    tokenize,
+)
 from densevid.errors import InputError
 
 SHARED = Path(__file__).parents[2] / ".." / "shared"

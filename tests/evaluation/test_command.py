@@ -13,9 +13,9 @@ import pytest
 
 from densevid.cli import main
 from densevid.evaluation.report import encodable
-from golden_evaluation import PREDICTIONS as GOLDEN_PREDICTIONS
-from golden_evaluation import REFERENCES as GOLDEN_REFERENCES
-from golden_evaluation import needs_golden
+from helpers.golden_evaluation import PREDICTIONS as GOLDEN_PREDICTIONS
+from helpers.golden_evaluation import REFERENCES as GOLDEN_REFERENCES
+from helpers.golden_evaluation import needs_golden
 
 REFERENCES = {"v_a": {"timestamps": [[0, 10], [10, 20]], "sentences": ["a man walks", "a dog runs away"]}}
 ROWS = [
@@ -127,7 +127,7 @@ def test_bad_input_is_one_line_and_exit_code_2(
     def never(*_: object) -> None:
         raise AssertionError("scored before the input was checked")
 
-    monkeypatch.setattr("densevid.evaluation.captioning.score_captioning", never)
+    monkeypatch.setattr("densevid.evaluation.protocols.captioning.score_captioning", never)
     placed = [str(files / word) if word.endswith((".json", ".png", ".gif", "/.")) else word for word in words]
     assert main(["evaluate", *placed, "--no-cache"]) == 2
     error = capsys.readouterr().err.strip()

@@ -17,8 +17,8 @@ from densevid.errors import InputError
 from densevid.evaluation import report
 from densevid.evaluation.compare import Sample, compare, compare_samples, samples
 from densevid.evaluation.evaluate import PARTS, Evaluation, evaluate
+from densevid.evaluation.files import read_references
 from densevid.evaluation.result import as_json, per_video
-from densevid.evaluation.rows import read_references
 
 TEXT = {"METEOR", "Bleu_1", "Bleu_2", "Bleu_3", "Bleu_4", "ROUGE_L", "CIDEr"}
 

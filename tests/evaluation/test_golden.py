@@ -9,14 +9,14 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from densevid.evaluation.captioning import TIOUS, score_captioning
-from densevid.evaluation.localization import score_proposals
-from densevid.evaluation.meteor import Meteor, corpus_score, segment_scores
-from densevid.evaluation.paragraph import begin_paragraphs, paragraphs_of, read_paragraphs
-from densevid.evaluation.pool import CaptionPool
-from densevid.evaluation.soda import NAMES, score_soda
-from densevid.evaluation.tokens import tokenise
-from golden_evaluation import (
+from densevid.evaluation.metrics.meteor import Meteor, corpus_score, segment_scores
+from densevid.evaluation.metrics.text_pool import CaptionPool
+from densevid.evaluation.metrics.tokens import tokenise
+from densevid.evaluation.protocols.captioning import TIOUS, score_captioning
+from densevid.evaluation.protocols.localization import score_proposals
+from densevid.evaluation.protocols.paragraph import begin_paragraphs, paragraphs_of, read_paragraphs
+from densevid.evaluation.protocols.soda import NAMES, score_soda
+from helpers.golden_evaluation import (
     CLOSE,
     GOLDEN,
     REFERENCES,

@@ -9,10 +9,10 @@ import pytest
 
 from densevid.errors import InputError
 from densevid.evaluation.evaluate import Settings, evaluate_rows, parts_of
-from densevid.evaluation.meteor import Meteor
+from densevid.evaluation.files import read_predictions
+from densevid.evaluation.metrics.meteor import Meteor
 from densevid.evaluation.result import as_json
-from densevid.evaluation.rows import read_predictions
-from golden_evaluation import CLOSE, PREDICTIONS, assert_close, load, needs_golden, prediction_path, references
+from helpers.golden_evaluation import CLOSE, PREDICTIONS, assert_close, load, needs_golden, prediction_path, references
 
 pytestmark = needs_golden
 SINGLES = ["small_clean", *sorted(path.stem for path in (PREDICTIONS / "single").glob("*.json"))]
@@ -31,7 +31,7 @@ def one_meteor() -> Iterator[None]:
     """Singles share nearly all pairs, so one METEOR answers for all of them."""
     engine = Meteor(cache=False)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("densevid.evaluation.meteor.Meteor", lambda *_, **__: engine)
+        patch.setattr("densevid.evaluation.metrics.meteor.Meteor", lambda *_, **__: engine)
         patch.setattr(engine, "close", lambda: None)
         yield
 

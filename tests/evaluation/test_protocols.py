@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from densevid.evaluation.captioning import TIOUS, garbage_sentence, score_captioning
-from densevid.evaluation.localization import score_proposals
-from densevid.evaluation.meteor import Meteor, corpus_score, segment_scores
-from densevid.evaluation.pool import CaptionPool
-from densevid.evaluation.rows import read_predictions, read_references
-from densevid.evaluation.segments import score_segments
-from densevid.evaluation.soda import score_soda
+from densevid.evaluation.files import read_predictions, read_references
+from densevid.evaluation.metrics.meteor import Meteor, corpus_score, segment_scores
+from densevid.evaluation.metrics.text_pool import CaptionPool
+from densevid.evaluation.protocols.captioning import TIOUS, garbage_sentence, score_captioning
+from densevid.evaluation.protocols.localization import score_proposals
+from densevid.evaluation.protocols.segments import score_segments
+from densevid.evaluation.protocols.soda import score_soda
 
 pytest.importorskip("pycocoevalcap")
 from pycocoevalcap.bleu.bleu import Bleu

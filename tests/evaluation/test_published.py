@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from densevid.evaluation.evaluate import evaluate
-from golden_evaluation import SHARED, needs_golden
+from helpers.golden_evaluation import SHARED, needs_golden
 
 pytestmark = [needs_golden, pytest.mark.slow]
 FILES, ANNOTATIONS = SHARED / "data" / "predictions", SHARED / "data" / "activitynet"

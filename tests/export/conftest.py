@@ -9,8 +9,8 @@ import pytest
 from densevid.events import Event
 from densevid.export.document import ShownEvent, ShownVideo, TimedMask, TimelineDocument
 from densevid.export.thumbnails import thumbnails
-from densevid.export.timeline import timeline_page
-from made_videos import constant, make_video
+from densevid.export.timeline_page import timeline_page
+from helpers.made_videos import constant, make_video
 
 SPANS = [
     (0.0, 1.5, "A man walks in"),

@@ -15,10 +15,9 @@ import pytest
 from densevid.errors import InputError
 from densevid.events import Event
 from densevid.export.document import ShownEvent, ShownVideo, TimelineDocument, references
-from densevid.export.entries import MASK_POINTS, mask_bytes
-from densevid.export.markup import clock_text, escaped
-from densevid.export.page_parts import PAGE
-from densevid.export.timeline import SCRIPTS, timeline_page
+from densevid.export.page_entries import MASK_POINTS, mask_bytes
+from densevid.export.page_parts import PAGE, clock_text, escaped
+from densevid.export.timeline_page import SCRIPTS, timeline_page
 
 
 @pytest.mark.parametrize("confidence", [-0.1, 1.1, float("nan")])

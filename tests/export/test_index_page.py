@@ -14,7 +14,7 @@ from densevid.events import Event
 from densevid.export.document import TimelineDocument
 from densevid.export.index_page import MOST_SHOWN, IndexRow, index_page
 from densevid.export.thumbnails import thumbnails
-from densevid.export.timeline import timeline_page
+from densevid.export.timeline_page import timeline_page
 
 
 @pytest.fixture

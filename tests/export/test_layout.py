@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from densevid.events import Event
 from densevid.export.document import ShownEvent, references
-from densevid.export.layout import NO_HUE, lay_out
+from densevid.export.page_entries import NO_HUE, lay_out
 
 SPANS = st.lists(st.tuples(st.integers(0, 40), st.integers(1, 12), st.booleans()), max_size=25)
 

@@ -13,10 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from densevid.events import Event
-from densevid.export.chapters import ffmpeg_metadata, youtube_chapters
 from densevid.export.subtitled_video import Mp4Manner, shown_in_turn, write_subtitled
-from densevid.export.subtitles import printable, srt, webvtt
-from made_videos import constant, make_video, number_of, packet_times
+from densevid.export.subtitles import ffmpeg_metadata, printable, srt, webvtt, youtube_chapters
+from helpers.made_videos import constant, make_video, number_of, packet_times
 
 NASTY = "a <b>dog</b> & a {\\an8}cat --> 00:00:01.000\n\n2\n\x1b[31mred\u2028end"
 EVENTS = [

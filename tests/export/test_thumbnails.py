@@ -10,7 +10,7 @@ import pytest
 
 from densevid.errors import InputError
 from densevid.export.thumbnails import thumbnails
-from made_videos import constant, make_sound, make_video, number_of
+from helpers.made_videos import constant, make_sound, make_video, number_of
 
 
 def numbers(video: Path, seconds: list[float]) -> list[int]:

@@ -13,7 +13,7 @@ import pytest
 from densevid.events import Event
 from densevid.export.document import ShownEvent, ShownVideo, TimedMask, TimelineDocument, references
 from densevid.export.plots import recall_figure
-from timeline_pages import PAUSED, PLACE, TIME, Opened, wait_until
+from helpers.timeline_pages import PAUSED, PLACE, TIME, Opened, wait_until
 
 
 @pytest.mark.parametrize("what", [".bar[data-place='2']", ".list > li:nth-child(3) button"])

@@ -8,7 +8,7 @@ import pytest
 
 from densevid.events import Event
 from densevid.export.document import Figure, ShownEvent, TimelineDocument, references
-from timeline_pages import Opened
+from helpers.timeline_pages import Opened
 
 LOOKS = {
     "desktop": {"viewport": {"width": 1280, "height": 800}, "color_scheme": "light"},

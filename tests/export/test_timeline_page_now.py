@@ -9,7 +9,7 @@ import pytest
 
 from densevid.events import Event
 from densevid.export.document import ShownEvent, TimedMask, TimelineDocument, references
-from timeline_pages import PLACE, TIME, Opened, wait_until
+from helpers.timeline_pages import PLACE, TIME, Opened, wait_until
 
 MASK = TimedMask(0.0, 12.0, (0.1, 0.9, 0.9, 0.1))
 PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}

@@ -14,8 +14,8 @@ import pytest
 
 from densevid.events import Event
 from densevid.export.document import ShownEvent, ShownVideo, TimelineDocument
-from densevid.export.timeline import timeline_page
-from timeline_pages import Opened, wait_until
+from densevid.export.timeline_page import timeline_page
+from helpers.timeline_pages import Opened, wait_until
 
 
 def test_nothing_is_requested_but_the_video(opened: Opened, document: TimelineDocument, clip: Path) -> None:

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from densevid.captioning.outputs import Target, write_outputs
-from densevid.captioning.video_captions import VideoCaptions
 from densevid.events import Event, read_events
 from densevid.export.document import ShownEvent, TimelineDocument, references
-from timeline_pages import Opened
+from densevid.pipeline.outputs import Target, write_outputs
+from densevid.pipeline.result import VideoCaptions
+from helpers.timeline_pages import Opened
 
 
 def saved(page: Any, kind: str) -> Any:

@@ -9,7 +9,7 @@ import pytest
 
 from densevid.events import Event
 from densevid.export.document import ShownEvent, TimelineDocument, references
-from timeline_pages import PLACE, Opened, wait_until
+from helpers.timeline_pages import PLACE, Opened, wait_until
 
 LANES = "[...document.querySelectorAll('.group')].at(-1).style.getPropertyValue('--lanes')"
 

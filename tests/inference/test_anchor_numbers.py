@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from densevid.inference.anchor_numbers import Counting
+from densevid.inference.proposals import Counting
 from densevid.model.anchors import AnchorGrid
 
 CPU = torch.device("cpu")

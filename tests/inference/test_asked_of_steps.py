@@ -13,16 +13,15 @@ from hypothesis import strategies as st
 from densevid.data.annotations import Annotations
 from densevid.errors import InputError
 from densevid.events import Event
-from densevid.inference.asked_of_steps import happened, happening_of, side_by_side, totals_of
-from densevid.inference.calibration import Calibration
 from densevid.inference.captioner import Captioner
-from densevid.inference.fit_calibration import fit_calibration
-from densevid.inference.fit_happening import fit_happening
-from densevid.inference.storyteller import Storyteller
+from densevid.inference.confidence import Calibration, happened, happening_of, side_by_side, totals_of
+from densevid.inference.fitting.actionness import fit_happening
+from densevid.inference.fitting.calibration import fit_calibration
+from densevid.inference.long_video import Storyteller
 from densevid.inference.summary import SummaryRules
 from densevid.tracks import FeatureTrack
-from made_source import Made
-from random_models import random_happening, random_model, random_track
+from helpers.made_source import Made
+from helpers.random_models import random_happening, random_model, random_track
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=4), st.integers(0, 5))

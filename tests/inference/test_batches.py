@@ -7,12 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from densevid.inference.batches import Batches
-from densevid.inference.captioned_video import ReadTrack
-from densevid.inference.captioner import Captioner
-from densevid.inference.selection import best
+from densevid.inference.batches import ReadTrack
+from densevid.inference.captioner import Batches, Captioner
+from densevid.inference.nms import best
 from densevid.tracks import Clock
-from random_models import random_model, random_track
+from helpers.random_models import random_model, random_track
 
 CLOCK = Clock.uniform(0.5)
 

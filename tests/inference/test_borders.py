@@ -10,14 +10,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from densevid.config_sections import InferenceConfig
-from densevid.inference.borders import MOST_CHANGES, WEAKEST_PULL, WINDOW, at_changes, changes_of
+from densevid.config.schema import InferenceConfig
 from densevid.inference.captioner import Captioner
+from densevid.inference.rescoring import MOST_CHANGES, WEAKEST_PULL, WINDOW, at_changes, changes_of
 from densevid.model.anchors import AnchorGrid
 from densevid.model.proposal_decoder import Proposals
-from densevid.reproduce.span_baselines import change_strengths
 from densevid.tracks import Clock, FeatureTrack
-from random_models import random_model, random_track
+from helpers.random_models import random_model, random_track
+from research.baselines.spans import change_strengths
 
 GRID = AnchorGrid.of((2, 5, 9, 16), 5)
 REACH = InferenceConfig(border_reach=0.25)

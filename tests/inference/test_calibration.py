@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from densevid.errors import InputError
-from densevid.inference.calibration import Calibration, Reliability
-from densevid.inference.logistic import LogisticCurve
+from densevid.inference.confidence import Calibration, Reliability
+from densevid.inference.fitting.logistic import LogisticCurve
 
 RNG = np.random.default_rng(0)
 

@@ -11,16 +11,16 @@ import torch
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from densevid.bench.plain_captioner import PlainCaptioner
+from benchmarks.plain_captioner import PlainCaptioner
 from densevid.data.vocabulary import INIT
 from densevid.errors import InputError
 from densevid.events import Event
 from densevid.inference.captioner import Captioner
-from densevid.inference.event_speaker import EventSpeaker, SpeakerLimits
 from densevid.inference.explain import masks_of_anchors
-from densevid.inference.selection import best
+from densevid.inference.generator import EventSpeaker, SpeakerLimits
+from densevid.inference.nms import best
 from densevid.tracks import FeatureTrack
-from random_models import random_model, random_track
+from helpers.random_models import random_model, random_track
 
 VARIANTS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({}, {}),

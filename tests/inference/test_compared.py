@@ -8,15 +8,14 @@ import numpy as np
 import pytest
 import torch
 
-from densevid.bench.plain_captioner import PlainCaptioner
+from benchmarks.plain_captioner import PlainCaptioner
 from densevid.checkpoint import LoadedModel
 from densevid.inference.captioner import Captioner
-from densevid.inference.compared import compared_by
-from densevid.inference.contrast import contrast_of
-from densevid.inference.read_window import ReadWindow, windows_read
-from densevid.model.expected_words import ExpectedWords
+from densevid.inference.explain_window import ReadWindow, windows_read
+from densevid.inference.rescoring import compared_by, contrast_of
+from densevid.model.priors import ExpectedWords
 from densevid.tracks import Clock, FeatureTrack
-from random_models import WIDTH, random_expected_words, random_model
+from helpers.random_models import WIDTH, random_expected_words, random_model
 
 FEATURES, WORDS = 6, 12
 

@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from densevid.events import Event
-from densevid.inference.calibration import Calibration
 from densevid.inference.captioner import Captioner
-from densevid.inference.contrast import contrast_of, weighed
-from densevid.inference.logistic import LogisticCurve
-from densevid.inference.selection import Selection
-from densevid.inference.storyteller import Storyteller
+from densevid.inference.confidence import Calibration
+from densevid.inference.fitting.logistic import LogisticCurve
+from densevid.inference.long_video import Storyteller
+from densevid.inference.nms import Selection
+from densevid.inference.rescoring import contrast_of, weighed
 from densevid.inference.summary import SummaryRules
-from random_models import random_model, random_track
+from helpers.random_models import random_model, random_track
 
 WINDOW = 40
 

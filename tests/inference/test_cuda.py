@@ -20,27 +20,26 @@ if __name__ == "__main__":
     tests = Path(__file__).resolve().parents[1]
     sys.path[:0] = [str(tests), str(tests.parent / "src")]
 
-from densevid.bench.inference_figures import agreement
-from densevid.bench.inference_parts import part_lines
-from densevid.bench.inference_subject import Asked, random_tracks
-from densevid.bench.inference_subject import random_model as paper_model
-from densevid.bench.plain_captioner import PlainCaptioner
-from densevid.inference.calibration import Calibration
-from densevid.inference.captioned_video import CaptionedVideo
+from benchmarks.inference_figures import agreement
+from benchmarks.inference_parts import part_lines
+from benchmarks.inference_subject import Asked, random_tracks
+from benchmarks.inference_subject import random_model as paper_model
+from benchmarks.plain_captioner import PlainCaptioner
+from densevid.inference.batches import CaptionedVideo
 from densevid.inference.captioner import Captioner
-from densevid.inference.decoding import NEVER_SAID, likeliest
-from densevid.inference.event_speaker import SpeakerLimits
-from densevid.inference.fit_calibration import AS_IT_IS
-from densevid.inference.fused import KERNELS, Fused, TritonFused, has_triton
-from densevid.inference.logistic import LogisticCurve
-from densevid.inference.reading import Reading, reading_for
-from densevid.inference.selection import best, walked
-from densevid.inference.storyteller import Storyteller
+from densevid.inference.confidence import Calibration
+from densevid.inference.fitting.calibration import AS_IT_IS
+from densevid.inference.fitting.logistic import LogisticCurve
+from densevid.inference.generator import SpeakerLimits
+from densevid.inference.long_video import Storyteller
+from densevid.inference.nms import best, walked
+from densevid.inference.search import NEVER_SAID, likeliest
 from densevid.inference.summary import SummaryRules
-from densevid.inference.word_state import FlatMemory, Said
 from densevid.intervals import suppress
+from densevid.kernels.fused import KERNELS, Fused, Reading, TritonFused, has_triton, reading_for
+from densevid.kernels.word_state import FlatMemory, Said
 from densevid.tracks import FeatureTrack
-from random_models import WIDTH, random_happening, random_model, random_track
+from helpers.random_models import WIDTH, random_happening, random_model, random_track
 
 Variant = tuple[dict[str, Any], dict[str, Any]]
 TRACKS = [random_track(steps, steps) for steps in (40, 13, 29, 40, 2, 31)]

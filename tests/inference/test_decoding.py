@@ -9,9 +9,9 @@ import torch
 
 from densevid.config import Config, InferenceConfig
 from densevid.data.vocabulary import EOS, INIT, PAD
-from densevid.inference.decoding import beam_search, chosen, greedy, sentences
+from densevid.inference.search import beam_search, chosen, greedy, sentences
 from densevid.model.masked_transformer import EncodedVideo, MaskedTransformer
-from densevid.training.word_matches import WordMatches
+from densevid.training.rewards import WordMatches
 
 WORDS, EVENTS = 7, 3
 

@@ -11,7 +11,7 @@ import torch
 from densevid.checkpoint import LoadedModel
 from densevid.inference.captioner import Captioner
 from densevid.inference.explain import explain
-from random_models import random_model, random_track
+from helpers.random_models import random_model, random_track
 
 
 @pytest.fixture

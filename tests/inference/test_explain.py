@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 import torch
 
-from densevid.captioning.chosen_events import Choice, ChosenEvents, chosen_events
 from densevid.checkpoint import LoadedModel
 from densevid.config import Config
 from densevid.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from densevid.errors import InputError
 from densevid.inference.captioner import Captioner
 from densevid.inference.explain import Explanation, explain, watched_attention
-from densevid.inference.shown_proposals import Candidates, Sought
-from densevid.model.layers import MultiHeadAttention
+from densevid.inference.explain_window import Candidates, Sought
+from densevid.model.attention import MultiHeadAttention
 from densevid.model.masked_transformer import MaskedTransformer
+from densevid.pipeline.selection import Choice, ChosenEvents, chosen_events
 from densevid.tracks import Clock, FeatureTrack
 
 STEPS, LAYERS, HEADS = 20, 3, 2

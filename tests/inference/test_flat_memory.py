@@ -11,13 +11,13 @@ import pytest
 import torch
 
 from densevid.data.vocabulary import EOS
-from densevid.inference.captioned_video import CaptionedVideo
+from densevid.inference.batches import CaptionedVideo
 from densevid.inference.captioner import Captioner
-from densevid.inference.captured import FlatSentences, Graphs, rounded
-from densevid.inference.event_encoder import EventEncoder
-from densevid.inference.event_speaker import SpeakerLimits
-from densevid.inference.fused import Fused, TritonFused
-from random_models import random_model, random_track
+from densevid.inference.generator import SpeakerLimits
+from densevid.kernels.cuda_graphs import FlatSentences, Graphs, rounded
+from densevid.kernels.fused import Fused, TritonFused
+from densevid.kernels.packed_encoder import EventEncoder
+from helpers.random_models import random_model, random_track
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1" and find_spec("triton") is not None
 VARIANTS: list[tuple[dict[str, Any], dict[str, Any]]] = [

@@ -13,13 +13,13 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from densevid.errors import InputError
-from densevid.inference import selection
+from densevid.inference import nms as selection
+from densevid.inference.batches import Uploaded
 from densevid.inference.captioner import Captioner
-from densevid.inference.captured import FlatSentences, Graphs
-from densevid.inference.event_speaker import SpeakerLimits
-from densevid.inference.selection import best
-from densevid.inference.uploads import Uploaded
-from random_models import random_model, random_track
+from densevid.inference.generator import SpeakerLimits
+from densevid.inference.nms import best
+from densevid.kernels.cuda_graphs import FlatSentences, Graphs
+from helpers.random_models import random_model, random_track
 
 LOOKS = ("_local_scalar_dense", "nonzero", "equal", "unique", "_unique2", "is_nonzero", "unique_dim")
 

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from densevid.data.vocabulary import EOS, PAD, SPECIAL_TOKENS
-from densevid.inference import likeness as module
-from densevid.inference.likeness import expected_likeness, likeness
-from densevid.training.word_matches import WordMatches
+from densevid.inference import search as module
+from densevid.inference.search import expected_likeness, likeness
+from densevid.training.rewards import WordMatches
 
 LONGEST = 7
 Words = list[int]

@@ -13,10 +13,10 @@ import torch
 from densevid.checkpoint import LoadedModel, save_model
 from densevid.cli import main
 from densevid.config import Config
-from densevid.data.feature_store import FeatureStore
+from densevid.data.store.reader import FeatureStore
 from densevid.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from densevid.inference.captioner import Captioner
-from densevid.inference.storyteller import Storyteller
+from densevid.inference.long_video import Storyteller
 from densevid.model.masked_transformer import MaskedTransformer
 from densevid.tracks import Clock, FeatureTrack
 

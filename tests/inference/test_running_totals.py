@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from densevid.inference.running_totals import rows_at, running_total
-from densevid.model.exact import exact
+from densevid.inference.rescoring import rows_at, running_total
+from densevid.model.priors import exact
 
 
 def test_the_difference_of_two_rows_is_the_sum_between_them() -> None:

@@ -11,15 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from densevid.events import Event
-from densevid.inference.asked_of_steps import side_by_side
-from densevid.inference.calibration import Calibration
 from densevid.inference.captioner import Captioner
-from densevid.inference.fit_calibration import fit_calibration
-from densevid.inference.stir import ENOUGH, LEAST, stir_of, stirred
-from densevid.inference.storyteller import Storyteller
+from densevid.inference.confidence import ENOUGH, LEAST, Calibration, side_by_side, stir_of, stirred
+from densevid.inference.fitting.calibration import fit_calibration
+from densevid.inference.long_video import Storyteller
 from densevid.inference.summary import SummaryRules
 from densevid.tracks import FeatureTrack
-from random_models import random_model, random_track
+from helpers.random_models import random_model, random_track
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=4), st.integers(0, 5))

@@ -6,9 +6,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from densevid.data.caption_text import CLITICS
-from densevid.data.vocabulary import SPECIAL_TOKENS, Vocabulary
-from densevid.inference.texts import Texts
+from densevid.data.vocabulary import CLITICS, SPECIAL_TOKENS, Vocabulary
+from densevid.inference.compat import Texts
 
 VOCABULARY = Vocabulary((*SPECIAL_TOKENS, "dog", "runs", "can", "a", *CLITICS))
 NUMBERS = st.integers(0, len(VOCABULARY) - 1)

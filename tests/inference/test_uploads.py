@@ -11,7 +11,7 @@ import torch
 from densevid.errors import InputError
 from densevid.inference.captioner import Captioner
 from densevid.tracks import FeatureTrack
-from random_models import random_model, random_track
+from helpers.random_models import random_model, random_track
 
 
 @pytest.fixture(scope="module")

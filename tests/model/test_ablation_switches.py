@@ -10,7 +10,7 @@ from densevid.checkpoint import LoadedModel
 from densevid.inference.captioner import Captioner
 from densevid.model.input_embedding import ChannelDropout, WholeStepDropout
 from densevid.model.masked_transformer import MaskedTransformer
-from random_models import WIDTH, random_model, random_track
+from helpers.random_models import WIDTH, random_model, random_track
 
 STEPS = 30
 

@@ -14,8 +14,8 @@ from safetensors.torch import save_file
 
 from densevid.checkpoint import EXPECTED_WORDS, LoadedModel, load_model, save_model
 from densevid.errors import InputError
-from densevid.model.expected_words import ExpectedWords
-from random_models import random_expected_words, random_model
+from densevid.model.priors import ExpectedWords
+from helpers.random_models import random_expected_words, random_model
 
 FEATURES, WORDS = 6, 12
 

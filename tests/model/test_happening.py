@@ -14,8 +14,8 @@ from safetensors.torch import save_file
 
 from densevid.checkpoint import HAPPENING, LoadedModel, load_model, save_model
 from densevid.errors import InputError
-from densevid.model.happening import Happening
-from random_models import WIDTH, random_happening, random_model
+from densevid.model.priors import Happening
+from helpers.random_models import WIDTH, random_happening, random_model
 
 
 @given(st.integers(1, 7), st.integers(0, 20))

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from densevid.model.layers import sinusoids
+from densevid.model.attention import sinusoids
 from densevid.model.video_encoder import SelfAttentionEncoder
 
 

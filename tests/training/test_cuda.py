@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from clip_collections import write_collection
 from densevid.cli import main
 from densevid.config import TrainingConfig
-from densevid.model.layers import KeysValues, MultiHeadAttention
-from densevid.training.metrics import read_metrics
-from densevid.training.schedule import optimizer_for, step_if_finite
-from tiny_run import settings, train_here, weights, words, write_tiny_data
+from densevid.model.attention import KeysValues, MultiHeadAttention
+from densevid.training.logging import read_metrics
+from densevid.training.optim import optimizer_for, step_if_finite
+from helpers.clip_collections import write_collection
+from helpers.tiny_run import settings, train_here, weights, words, write_tiny_data
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 

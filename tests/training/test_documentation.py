@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from clip_collections import write_collection
 from densevid.cli import _parser, main
 from densevid.commands import train as train_command
 from densevid.config import load_config, presets
-from tiny_run import TINY, write_data
+from helpers.clip_collections import write_collection
+from helpers.tiny_run import TINY, write_data
 
 PAGE = Path(__file__).parents[2] / "docs" / "training.md"
 BLOCKS = re.findall(r"```bash\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)

@@ -8,8 +8,8 @@ import torch
 from densevid.checkpoint import LoadedModel
 from densevid.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from densevid.errors import InputError
-from densevid.training.model_mean import mean_of_models
-from random_models import random_model
+from densevid.training.optim import mean_of_models
+from helpers.random_models import random_model
 
 
 def test_weights_and_running_statistics_are_averaged_and_counts_are_not() -> None:

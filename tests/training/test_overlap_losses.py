@@ -6,10 +6,10 @@ import math
 
 import torch
 
-from densevid.data.batches import Batch
+from densevid.data.dataset import Batch
 from densevid.model.anchors import AnchorGrid
 from densevid.model.proposal_decoder import Proposals
-from densevid.training.overlap_losses import NEAR, overlap_losses
+from densevid.training.losses import NEAR, overlap_losses
 
 STEPS = 12
 GRID = AnchorGrid.of((2, 4, 7), 2)

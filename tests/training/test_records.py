@@ -13,12 +13,9 @@ from torch import nn
 
 from densevid.errors import InputError
 from densevid.progress import duration
-from densevid.training.average import WeightAverage
-from densevid.training.curves import draw_curves
-from densevid.training.metrics import MetricsFile, read_metrics
-from densevid.training.progress import Progress, described, open_progress
-from densevid.training.skips import Skips
-from densevid.training.watch import Sums, Watch
+from densevid.training.logging import MetricsFile, Progress, described, draw_curves, open_progress, read_metrics
+from densevid.training.loss_monitor import Skips, Sums, Watch
+from densevid.training.optim import WeightAverage
 
 
 def test_an_average_is_a_weighted_sum_of_the_past() -> None:

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from clip_collections import write_collection
 from densevid.config import Config
-from densevid.data.clip_collection import ClipCollection
-from densevid.data.timeline_samples import TimelineSamples
-from densevid.data.timelines import TimelineGenerator
 from densevid.data.vocabulary import Vocabulary
 from densevid.errors import InputError
+from densevid.timelines.clips import ClipCollection
+from densevid.timelines.compose import TimelineGenerator
+from densevid.timelines.dataset import TimelineSamples
 from densevid.training import run
 from densevid.training.run import footage_stays
+from helpers.clip_collections import write_collection
 
 GPU, CPU = torch.device("cuda"), torch.device("cpu")
 

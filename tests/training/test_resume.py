@@ -16,8 +16,8 @@ import pytest
 from densevid.config import load_config
 from densevid.errors import InputError
 from densevid.training import checkpointing
-from densevid.training.metrics import read_metrics
-from tiny_run import assert_same_weights, settings, start, train_here, words, write_tiny_data
+from densevid.training.logging import read_metrics
+from helpers.tiny_run import assert_same_weights, settings, start, train_here, words, write_tiny_data
 
 HARD = settings(  # everything that has a state: dropout, average, scheduled sampling, momentum, plateau
     "model.dropout=0.2",

@@ -12,16 +12,16 @@ from torch import Tensor
 
 from densevid.config import Config
 from densevid.data.annotations import Annotations
-from densevid.data.batches import Batch, SegmentDataset
-from densevid.data.feature_source import TracksInMemory
+from densevid.data.dataset import Batch, SegmentDataset
+from densevid.data.sources import TracksInMemory
 from densevid.data.vocabulary import EOS, INIT, PAD, Vocabulary
-from densevid.demo import RECIPE, SMALL, generate
 from densevid.errors import InputError
-from densevid.inference.decoding import greedy
+from densevid.inference.search import greedy
 from densevid.model.masked_transformer import MaskedTransformer
 from densevid.model.video_encoder import Memory
 from densevid.training.cider import Words
 from densevid.training.rewards import Reward, documents_of, log_chances, reward_for, reward_loss, sample_words
+from examples.learn_generated_videos import RECIPE, SMALL, generate
 
 VOCABULARY = Vocabulary(("<unk>", "<pad>", "<init>", "<eos>", "dog", "cat"))
 SAID = (EOS, 4, 5)

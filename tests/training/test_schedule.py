@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from densevid.config import TrainingConfig, load_config
-from densevid.training.schedule import Schedule, optimizer_for
+from densevid.training.optim import Schedule, optimizer_for
 
 
 def config(**values: object) -> TrainingConfig:

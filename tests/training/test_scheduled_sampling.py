@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from densevid.config import TrainingConfig, load_config
-from densevid.training.scheduled_sampling import mix_words, sampling_ratio
+from densevid.training.step import mix_words, sampling_ratio
 
 
 @pytest.mark.parametrize(("epoch", "ratio"), [(0, 0.05), (4, 0.05), (5, 0.1), (19, 0.2), (20, 0.25), (99, 0.25)])

@@ -13,22 +13,21 @@ from torch import multiprocessing as processes
 
 from densevid.config import Config, TrainingConfig
 from densevid.data.annotations import Annotations
-from densevid.data.batches import Batch, SegmentDataset
-from densevid.data.feature_source import TracksInMemory
-from densevid.data.loading import Loader, Plan
+from densevid.data.dataloader import Loader, Plan
+from densevid.data.dataset import Batch, SegmentDataset
+from densevid.data.sources import TracksInMemory
 from densevid.data.vocabulary import Vocabulary
-from densevid.demo import RECIPE, SENTENCES, generate
 from densevid.errors import InputError
 from densevid.model.masked_transformer import MaskedTransformer
 from densevid.training import checkpointing, run
-from densevid.training.learner import Learner
-from densevid.training.loop import fit
-from densevid.training.metrics import read_metrics
-from densevid.training.ranks import Ranks, leave_at_once
-from densevid.training.schedule import optimizer_for, step_if_finite
-from densevid.training.skips import Skips
-from densevid.training.watch import Sums, Watch
-from tiny_run import TINY, assert_same_weights, settings, train_here, weights, write_tiny_data
+from densevid.training.distributed import Ranks, leave_at_once
+from densevid.training.logging import read_metrics
+from densevid.training.loss_monitor import Skips, Sums, Watch
+from densevid.training.optim import optimizer_for, step_if_finite
+from densevid.training.train_state import Learner
+from densevid.training.trainer import fit
+from examples.learn_generated_videos import RECIPE, SENTENCES, generate
+from helpers.tiny_run import TINY, assert_same_weights, settings, train_here, weights, write_tiny_data
 
 BROKEN = {0, 4, 5, 9}  # steps, counted from 0
 VOCABULARY = Vocabulary.build(SENTENCES, 1)
@@ -230,7 +229,7 @@ def test_a_run_that_breaks_for_good_ends(
 
 
 def test_training_in_memory_warns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("densevid.training.loop.Learner", BrokenLearner)
+    monkeypatch.setattr("densevid.training.trainer.Learner", BrokenLearner)
     torch.manual_seed(0)
     with pytest.warns(UserWarning) as told:
         fit(MaskedTransformer(TINY, len(VOCABULARY)), loader_of(TINY), TINY)

@@ -7,14 +7,14 @@ import torch
 
 from densevid.config import Config
 from densevid.data.annotations import Annotations
-from densevid.data.batches import Batch, SegmentDataset
-from densevid.data.feature_source import TracksInMemory
-from densevid.data.loading import Loader, Plan
+from densevid.data.dataloader import Loader, Plan
+from densevid.data.dataset import Batch, SegmentDataset
+from densevid.data.sources import TracksInMemory
 from densevid.data.vocabulary import Vocabulary
-from densevid.demo import RECIPE, SENTENCES, SMALL, generate
 from densevid.model.masked_transformer import MaskedTransformer
-from densevid.training.learner import Learner
 from densevid.training.step import total_loss
+from densevid.training.train_state import Learner
+from examples.learn_generated_videos import RECIPE, SENTENCES, SMALL, generate
 
 TRACKS, TRUTH = generate(3, 5)
 VOCABULARY = Vocabulary.build(SENTENCES, 1)

@@ -13,19 +13,19 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from clip_collections import write_collection
 from densevid.cli import main
 from densevid.config import Config
-from densevid.data.batches import Batch
-from densevid.data.clip_collection import ClipCollection
-from densevid.data.timeline_loading import TimelineLoader
-from densevid.data.timeline_samples import TimelineSamples
-from densevid.data.timelines import TimelineGenerator
+from densevid.data.dataset import Batch
 from densevid.data.vocabulary import Vocabulary
 from densevid.model.masked_transformer import MaskedTransformer
-from densevid.training import prepare
+from densevid.timelines.clips import ClipCollection
+from densevid.timelines.compose import TimelineGenerator
+from densevid.timelines.dataloader import TimelineLoader
+from densevid.timelines.dataset import TimelineSamples
+from densevid.training import data as prepare
 from densevid.training.rewards import reward_for
 from densevid.training.step import caption_losses, clip_loss, total_loss
+from helpers.clip_collections import write_collection
 
 TINY = {
     "model": {"width": 16, "hidden": 16, "heads": 2, "layers": 1, "window": 240, "kernels": [5, 20]},

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from densevid.data.clip_collection import ClipCollection
-from densevid.training.word_matches import WordMatches
+from densevid.timelines.clips import ClipCollection
+from densevid.training.rewards import WordMatches
 
 
 def test_closed_forms() -> None:
@@ -33,7 +33,7 @@ def test_a_word_matches_once_and_more_is_better_than_little() -> None:
 @pytest.mark.skipif(find_spec("pycocoevalcap") is None, reason="needs the extra [eval]")
 def test_it_follows_meteor(shared: Path) -> None:
     """Of real sentences about other clips and the same clip, those that METEOR likes are liked."""
-    from densevid.evaluation import meteor
+    from densevid.evaluation.metrics import meteor
 
     clips = ClipCollection.read(shared / "data" / "msvd").split("train")[:60]
     draw = random.Random(0)

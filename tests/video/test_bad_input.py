@@ -19,7 +19,7 @@ from densevid.video.backbones import plug_in
 from densevid.video.container import open_video
 from densevid.video.extract import extract
 from densevid.video.frames import VideoSteps
-from made_videos import constant, make_sound, make_video, number_of, numbered
+from helpers.made_videos import constant, make_sound, make_video, number_of, numbered
 
 SHARED = Path(__file__).parents[2] / ".." / "shared" / "data" / "videos"
 

@@ -10,7 +10,7 @@ import pytest
 
 from densevid.errors import InputError
 from densevid.video.composition import Blend, PictureShot, composed, pictures, thumbnails, write_video
-from made_videos import Picture, make_video, number_of
+from helpers.made_videos import Picture, make_video, number_of
 
 SIZE = (192, 128)
 

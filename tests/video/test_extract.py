@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 import densevid
-from densevid.data.feature_store import FeatureStore
+from densevid.data.store.reader import FeatureStore
 from densevid.errors import InputError
 from densevid.video.backbones import plug_in
 from densevid.video.extract import STEPS_AT_ONCE, Extractor, extract
 from densevid.video.torch_network import TorchNetwork
 from densevid.video.weights import efficientnet_lite0
-from made_videos import constant, make_video, number_of, variable
+from helpers.made_videos import constant, make_video, number_of, variable
 
 
 def numbers(pictures):

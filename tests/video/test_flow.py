@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from densevid.video.flow import FASTEST, flow_pictures
+from densevid.video.windows import FASTEST, flow_pictures
 
 
 def moving_texture(per_frame: tuple[float, float], frames: int = 5) -> np.ndarray:

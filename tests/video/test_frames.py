@@ -9,7 +9,7 @@ import pytest
 from densevid.errors import InputError
 from densevid.video.frames import VideoSteps
 from densevid.video.windows import Sampling, Step
-from made_videos import constant, make_video, number_of, numbered, packet_times, variable
+from helpers.made_videos import constant, make_video, number_of, numbered, packet_times, variable
 
 SHARED = Path(__file__).parents[2] / ".." / "shared" / "data"
 B_FRAMES = {"bf": "4", "x264-params": "b-pyramid=normal:b-adapt=0:keyint=50", "preset": "veryfast"}

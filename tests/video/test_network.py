@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from densevid.errors import InputError
+from densevid.video.engines import OnnxNetwork, onnx_bytes
 from densevid.video.network import Network
-from densevid.video.onnx_file import OnnxNetwork, onnx_bytes
 from densevid.video.torch_network import TorchNetwork
 from densevid.video.weights import _unpickle_arrays, efficientnet_file, efficientnet_lite0, i3d
 

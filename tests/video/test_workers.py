@@ -4,7 +4,7 @@ from densevid.tracks import FeatureTrack
 from densevid.video.backbones import plug_in
 from densevid.video.extract import Extractor
 from densevid.video.workers import Job, _Worker
-from made_videos import constant, make_video
+from helpers.made_videos import constant, make_video
 
 
 def colours(pictures):

@@ -1,4 +1,6 @@
-"""What every request passes first: is it meant for this server, does it come from our own page; and what every answer
+"""Answers in one line of JSON to requests that are refused or fail, so that whoever sent them gets to read it.
+
+What every request passes first: is it meant for this server, does it come from our own page; and what every answer
 carries, so that a browser does nothing with it that we did not mean.
 
 A page of another site can make a visitor's browser send requests to a local server. It cannot read the answers, unless
@@ -8,15 +10,43 @@ changes something must come from our page or from no page at all.
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from densevid.app.answers import error_answer
+LINGER_SECONDS = 30.0
+
+
+class LingeringResponse(JSONResponse):
+    """An answer to a client that may still be sending: what it sends is read and dropped for a while, because a
+    connection that is closed in its face would take the answer with it."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer at once, then let the client finish."""
+        start = {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
+        await send(start)
+        await send({"type": "http.response.body", "body": self.body, "more_body": True})
+        try:
+            async with asyncio.timeout(LINGER_SECONDS):
+                while (await receive()).get("more_body", False):
+                    pass
+        except TimeoutError:
+            pass
+        await send({"type": "http.response.body", "body": b""})
+
+
+def error_answer(method: str, status: int, reason: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    """What went wrong, in one line; whoever posts may still be sending."""
+    if method != "POST":
+        return JSONResponse({"error": reason}, status, headers)
+    return LingeringResponse({"error": reason}, status, {**(headers or {}), "connection": "close"})
+
 
 HOST = re.compile(r"(?:\[(?P<address>[0-9a-f:.]+)\]|(?P<name>[\w.-]+))(?::\d{1,5})?", re.ASCII | re.IGNORECASE)
 READING = {"GET", "HEAD", "OPTIONS"}

@@ -11,8 +11,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from densevid.artifacts import provenance, read_json, write_json
 from densevid.errors import InputError
+from densevid.io import provenance, read_json, write_json
 
 RECORD = "job.json"
 VIDEO = "video"  # an uploaded file is always called this: the client's name for it is only shown

@@ -21,8 +21,8 @@ from types import TracebackType
 from densevid.app.job import VIDEO, Job, State, is_id, new_id
 from densevid.app.settings import Settings
 from densevid.app.worker import ATTEMPTS, work_on
-from densevid.artifacts import source_commit
 from densevid.errors import InputError, one_line
+from densevid.io import source_commit
 
 PART = ".part"
 RETRY_SECONDS = (5, 300)  # the shortest and the longest that a client is asked to wait

@@ -17,8 +17,7 @@ from av.video.stream import VideoStream
 from densevid.app.settings import NOT_PLAYED
 from densevid.errors import InputError, run_main
 from densevid.progress import duration
-from densevid.video.browsers import media_kind
-from densevid.video.container import declared_seconds, open_video
+from densevid.video.container import declared_seconds, media_kind, open_video
 
 OTHERS = (NOT_PLAYED, "application/octet-stream")
 

@@ -10,12 +10,10 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Response
 from starlette.routing import Match, Route
 
-from densevid.app.answers import error_answer
-from densevid.app.api import openapi
-from densevid.app.guard import TIMELINE, Guard
+from densevid.app.api import openapi, reference_page
+from densevid.app.guard import TIMELINE, Guard, error_answer
 from densevid.app.job import FORMATS, VIDEO, Job, State, shown_name
 from densevid.app.jobs import Jobs, QueueFull
-from densevid.app.reference import reference_page
 from densevid.app.uploads import Refused, check_headers, check_room, save_body
 
 PAGE = files("densevid.app") / "page"

@@ -1,40 +1,22 @@
-"""Time ours against the plain way, in one run, and print the figures.
-
-  densevid bench evaluate --references val_1.json val_2.json --videos 200
-  densevid bench extract --videos clips/
-  densevid bench inference --videos 64
-  densevid bench train --batch 256
-
-`densevid bench SUBJECT --help` explains one subject.
-"""
+"""Time ours against the plain way, in one run; runs `python -m benchmarks` from a checkout of the repository."""
 
 from __future__ import annotations
 
 import argparse
-from importlib import import_module
 
-SUBJECTS = {
-    "evaluate": "the official evaluations, against a loop over pycocoevalcap",
-    "extract": "from video files to features, against decoding and networks one after the other",
-    "inference": "captioning, against one video at a time and every proposal over all steps",
-    "segments": "training with several segments a video, against one",
-    "startup": "the start of a training run on all of ActivityNet Captions, with sparse features",
-    "train": "training steps of the paper's configuration, against plain heads and float32",
-}
+from densevid.commands.checkout import checkout_module, explain_absence
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """One sub-command a subject, from `densevid.commands.bench_SUBJECT`; those modules import nothing heavy."""
-    subjects = parser.add_subparsers(dest="subject", metavar="SUBJECT", required=True)
-    for name, summary in SUBJECTS.items():
-        module = import_module(f"densevid.commands.bench_{name}")
-        sub = subjects.add_parser(
-            name, help=summary, description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-        )
-        module.add_arguments(sub)
-        sub.set_defaults(run_subject=module.run)
+    """Declare one sub-command a subject."""
+    module = checkout_module("benchmarks.__main__")
+    if module is None:
+        return explain_absence(parser, "benchmarks.SUBJECT")
+    parser.description = module.__doc__
+    module.add_arguments(parser)
+    return None
 
 
-def run(args: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Run one subject."""
-    return int(args.run_subject(args) or 0)
+    return int(arguments.run_subject(arguments) or 0)

@@ -44,11 +44,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Fit and write."""
-    from densevid.artifacts import provenance, require_writable, toml_text, write_text
     from densevid.checkpoint import CALIBRATION, model_files
     from densevid.data.annotations import read_annotations
-    from densevid.inference.fit_calibration import fit_calibration
+    from densevid.inference.fitting.calibration import fit_calibration
     from densevid.inference.predict import PredictionJob, open_job
+    from densevid.io import provenance, require_writable, toml_text, write_text
 
     target = arguments.model / CALIBRATION
     require_writable(target)

@@ -41,9 +41,9 @@ from typing import TYPE_CHECKING
 from densevid.errors import InputError, one_line, printable
 
 if TYPE_CHECKING:
-    from densevid.captioning.caption_run import CaptionRun, Outcome
-    from densevid.commands.stages import NoStages
+    from densevid.commands.stage_progress import NoStages
     from densevid.export.terminal_timeline import Look
+    from densevid.pipeline.batch_job import CaptionRun, Outcome
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -122,15 +122,15 @@ def _show(page: Path) -> None:
 
 def _prepared(args: argparse.Namespace) -> tuple[CaptionRun, list[str]]:
     """Everything that can be refused before any work, and the inputs."""
-    from densevid.captioning.cache import Cache
-    from densevid.captioning.caption_run import CaptionRun, Wishes
-    from densevid.captioning.chosen_events import Choice
-    from densevid.captioning.given_spans import read_spans
-    from densevid.captioning.inputs import find_inputs
-    from densevid.captioning.installed_models import find_model
-    from densevid.captioning.outputs import Manner, chosen_formats
-    from densevid.captioning.video_captioner import VideoCaptioner
     from densevid.data.annotations import read_annotations
+    from densevid.pipeline.batch_job import CaptionRun, Wishes
+    from densevid.pipeline.cache import Cache
+    from densevid.pipeline.captioner import VideoCaptioner
+    from densevid.pipeline.given_spans import read_spans
+    from densevid.pipeline.inputs import find_inputs
+    from densevid.pipeline.model_registry import find_model
+    from densevid.pipeline.outputs import Manner, chosen_formats
+    from densevid.pipeline.selection import Choice
 
     formats = chosen_formats(_formats_asked_for(args))
     choice = Choice.of(args.top, args.dense, None if args.segments is None else ())
@@ -161,7 +161,7 @@ def _formats_asked_for(args: argparse.Namespace) -> str:
 
 
 def _watch(kind: str, videos: int) -> NoStages:
-    from densevid.commands.stages import NoStages, StageBar, StageLines
+    from densevid.commands.stage_progress import NoStages, StageBar, StageLines
 
     kinds: dict[str, type[NoStages]] = {"bar": StageBar, "jsonl": StageLines, "none": NoStages}
     return kinds[kind](videos)
@@ -169,9 +169,9 @@ def _watch(kind: str, videos: int) -> NoStages:
 
 def _timeline(outcome: Outcome, look: Look) -> str:
     """The whole timeline of a single video; of an empty summary also how to see more."""
-    from densevid.captioning.chosen_events import Choice
-    from densevid.export.chapters import clock
+    from densevid.export.subtitles import clock
     from densevid.export.terminal_timeline import terminal_timeline
+    from densevid.pipeline.selection import Choice
 
     captioned = outcome.captioned
     if captioned is None:

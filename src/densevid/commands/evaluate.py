@@ -23,12 +23,12 @@ from dataclasses import asdict
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from densevid.artifacts import provenance, require_writable, write_json, write_text
 from densevid.errors import InputError
+from densevid.io import provenance, require_writable, write_json, write_text
 
 if TYPE_CHECKING:
     from densevid.evaluation.evaluate import Evaluation, Settings
-    from densevid.evaluation.rows import Rows
+    from densevid.evaluation.files import Rows
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -69,9 +69,9 @@ def _evaluate_and_write(args: argparse.Namespace) -> list[str]:
     """Returns what the user should know besides the scores."""
     from densevid.evaluation.compare import compare, not_compared
     from densevid.evaluation.evaluate import evaluate_rows
+    from densevid.evaluation.files import read_predictions, read_references
     from densevid.evaluation.report import comparison_table, coverage_table, score_tables, show
     from densevid.evaluation.result import as_json
-    from densevid.evaluation.rows import read_predictions, read_references
 
     settings = _settings(args)
     predictions, references = read_predictions(args.predictions), [read_references(file) for file in args.references]

@@ -25,11 +25,11 @@ import sys
 import time
 from pathlib import Path
 
-from densevid.artifacts import provenance, read_json
-from densevid.commands.progress import Progress
 from densevid.data.extraction import REPORT, Extraction, ExtractionReport
-from densevid.data.feature_store import FeatureStore
+from densevid.data.store.reader import FeatureStore
 from densevid.errors import InputError
+from densevid.io import provenance, read_json
+from densevid.progress import Progress
 from densevid.video.backbones import DEFAULT, Backbone, backbone_names, find_backbone
 from densevid.video.extract import Extractor
 from densevid.video.reduction import FILE, Reduction, reduced

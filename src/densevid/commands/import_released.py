@@ -27,9 +27,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Import and save."""
-    from densevid.artifacts import provenance
     from densevid.checkpoint import require_replaceable, save_model
     from densevid.import_released import import_released
+    from densevid.io import provenance
 
     def report(line: str) -> None:
         print(f"densevid: {line}", file=sys.stderr)

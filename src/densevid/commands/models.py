@@ -13,14 +13,14 @@ from __future__ import annotations
 import argparse
 import sys
 
-from densevid.captioning.installed_models import (
+from densevid.errors import InputError, one_line, printable
+from densevid.pipeline.model_registry import (
     HOW_TO_GET_ONE,
     VARIABLE,
     InstalledModel,
     installed_models,
     missing_places,
 )
-from densevid.errors import InputError, one_line, printable
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -60,11 +60,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Predict and write."""
-    from densevid.artifacts import provenance, require_writable
     from densevid.checkpoint import model_files
-    from densevid.commands.progress import Progress
     from densevid.events import write_events
     from densevid.inference.predict import PredictionJob, open_job
+    from densevid.io import provenance, require_writable
+    from densevid.progress import Progress
 
     require_writable(arguments.out)
     job = PredictionJob(

@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     import uvicorn  # noqa: F401
 
     from densevid.app.settings import Settings, caption_command
-    from densevid.captioning.installed_models import find_model
+    from densevid.pipeline.model_registry import find_model
 
     if os.name != "posix":
         raise InputError("`densevid serve` needs Linux or macOS: it ends a job by its group of processes")

@@ -25,13 +25,13 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
-from densevid.artifacts import read_json
-from densevid.commands.progress import Progress
-from densevid.data.clip_collection import ClipCollection
-from densevid.data.timeline_layout import LayoutTable
-from densevid.data.timeline_set import ABOUT, write_clips, write_timelines
-from densevid.data.timelines import TimelineGenerator
 from densevid.errors import InputError
+from densevid.io import read_json
+from densevid.progress import Progress
+from densevid.timelines.clips import ClipCollection
+from densevid.timelines.compose import TimelineGenerator
+from densevid.timelines.export import ABOUT, write_clips, write_timelines
+from densevid.timelines.layouts import LayoutTable
 
 DEFAULT_ANNOTATORS = 5
 DEFAULT_VIDEOS = 100

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from densevid.training.prepare import ClipFiles, DataFiles
+    from densevid.training.data import ClipFiles, DataFiles
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace) -> None:
     import torch
 
     from densevid.config import load_config
-    from densevid.training.ranks import leave_at_once, started_together
+    from densevid.training.distributed import leave_at_once, started_together
     from densevid.training.run import TrainingJob, train
 
     _require_positive(arguments)
@@ -115,7 +115,7 @@ def _require_used(arguments: argparse.Namespace) -> None:
 
 
 def _clips(arguments: argparse.Namespace, split: str) -> ClipFiles:
-    from densevid.training.prepare import ClipFiles
+    from densevid.training.data import ClipFiles
 
     return ClipFiles(arguments.timelines, split, arguments.features)
 
@@ -139,6 +139,6 @@ def _validation(arguments: argparse.Namespace) -> DataFiles | ClipFiles | None:
 
 
 def _files(arguments: argparse.Namespace, annotations: list[Path], features: Path, split: str | None) -> DataFiles:
-    from densevid.training.prepare import DataFiles
+    from densevid.training.data import DataFiles
 
     return DataFiles(tuple(annotations), features, split, arguments.durations, arguments.seconds_per_step)

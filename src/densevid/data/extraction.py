@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from densevid.artifacts import provenance, write_json
-from densevid.data.feature_store import FeatureStore
+from densevid.data.store.reader import FeatureStore
 from densevid.errors import InputError
+from densevid.io import provenance, write_json
 from densevid.video.backbones import DEFAULT, Backbone, find_backbone
 from densevid.video.engines import Device, chosen_device
 from densevid.video.extract import Extractor, usable_cores

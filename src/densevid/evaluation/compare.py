@@ -12,14 +12,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from densevid.evaluation.captioning import Captioning
-from densevid.evaluation.corpus import TEXT_METRICS, group_scores
 from densevid.evaluation.evaluate import Evaluation
-from densevid.evaluation.localization import Proposals
-from densevid.evaluation.paragraph import Paragraphs
-from densevid.evaluation.rows import Floats
-from densevid.evaluation.segments import Segments
-from densevid.evaluation.soda import NAMES, Soda
+from densevid.evaluation.files import Floats
+from densevid.evaluation.metrics.corpus import TEXT_METRICS, group_scores
+from densevid.evaluation.protocols.captioning import Captioning
+from densevid.evaluation.protocols.localization import Proposals
+from densevid.evaluation.protocols.paragraph import Paragraphs
+from densevid.evaluation.protocols.segments import Segments
+from densevid.evaluation.protocols.soda import NAMES, Soda
 
 DRAWS = 2000
 SEED = 0

@@ -12,11 +12,19 @@ from pathlib import Path
 from typing import Any
 
 from densevid.errors import InputError
-from densevid.evaluation import captioning, localization, meteor, paragraph, segments, soda
-from densevid.evaluation.coverage import Coverage, report_coverage, with_paragraphs, with_segments, with_subset
-from densevid.evaluation.pool import CaptionPool
-from densevid.evaluation.rows import EventFiles, Rows, read_predictions, read_references
-from densevid.evaluation.subsets import LengthRange, restrict
+from densevid.evaluation.coverage import (
+    Coverage,
+    LengthRange,
+    report_coverage,
+    restrict,
+    with_paragraphs,
+    with_segments,
+    with_subset,
+)
+from densevid.evaluation.files import EventFiles, Rows, read_predictions, read_references
+from densevid.evaluation.metrics import meteor
+from densevid.evaluation.metrics.text_pool import CaptionPool
+from densevid.evaluation.protocols import captioning, localization, paragraph, segments, soda
 
 PARTS = ("captioning", "soda", "paragraph", "proposals", "segments")
 Source = Path | str | Mapping[str, Any]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from densevid.artifacts import atomic_path
 from densevid.errors import InputError
-from densevid.evaluation.localization import TIOUS, Proposals
+from densevid.evaluation.protocols.localization import TIOUS, Proposals
+from densevid.io import atomic_path
 
 KINDS = ("png", "pdf", "svg")
 PAPERS_TIOU = 6  # the figure of the paper is at tIoU 0.8

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from densevid.evaluation import localization, soda
-from densevid.evaluation.corpus import group_scores
 from densevid.evaluation.evaluate import Evaluation
-from densevid.evaluation.rows import Floats
+from densevid.evaluation.files import Floats
+from densevid.evaluation.metrics.corpus import group_scores
+from densevid.evaluation.protocols import localization, soda
 
 
 def as_json(evaluation: Evaluation) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from densevid.export.document import Figure
-from densevid.export.markup import clock_text
+from densevid.export.page_parts import clock_text
 from densevid.export.plots import COLOURS, GREY, PLAIN, blank_drawing, empty_drawing, finished, short
 
 if TYPE_CHECKING:

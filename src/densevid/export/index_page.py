@@ -14,9 +14,19 @@ from urllib.parse import quote
 import densevid
 from densevid.events import Event
 from densevid.export.document import ShownEvent
-from densevid.export.layout import HUES, lanes
-from densevid.export.markup import clock_text, count_text, data_address, escaped, notice
-from densevid.export.page_parts import LOGO, SEARCH_ICON, page_head, page_part, policy
+from densevid.export.page_entries import HUES, lanes
+from densevid.export.page_parts import (
+    LOGO,
+    SEARCH_ICON,
+    clock_text,
+    count_text,
+    data_address,
+    escaped,
+    notice,
+    page_head,
+    page_part,
+    policy,
+)
 from densevid.export.subtitles import printable
 from densevid.export.terminal_timeline import NOTHING
 

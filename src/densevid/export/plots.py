@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from densevid.artifacts import atomic_path
 from densevid.events import Event
 from densevid.export.document import PIXELS_OF_A_FIGURE, Figure, ShownEvent, TimelineDocument
-from densevid.export.layout import NO_HUE, lay_out, temporal_iou
-from densevid.export.markup import clock_text, count_text
+from densevid.export.page_entries import NO_HUE, lay_out, temporal_iou
+from densevid.export.page_parts import clock_text, count_text
+from densevid.io import atomic_path
 
 COLOURS = ("#3f7fd0", "#2a9d6c", "#d07a2d", "#b565b8", "#1e94b0", "#8f8a1c", "#cf5a55", "#7d6fd6")  # as on the page
 GREY = "#8a8d94"

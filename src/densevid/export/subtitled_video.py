@@ -1,4 +1,6 @@
-"""A video with its captions as an .mp4 that plays everywhere: as a subtitle track beside the untouched pictures, or
+"""A sentence drawn into a picture: at the bottom, on a dark ground, as large as the picture allows.
+
+A video with its captions as an .mp4 that plays everywhere: as a subtitle track beside the untouched pictures, or
 burned into them.
 
 Pictures and sound that an .mp4 can hold (for the web: and that browsers play) are copied as they are; others, and
@@ -9,6 +11,7 @@ original.
 from __future__ import annotations
 
 import errno
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -18,19 +21,58 @@ from pathlib import Path
 from typing import Any
 
 import av
+import cv2
 import numpy as np
+import numpy.typing as npt
 from av.container import InputContainer, OutputContainer
 from av.subtitles.subtitle import SubtitleSet
 from av.video.frame import VideoFrame
 
-from densevid.artifacts import atomic_path
 from densevid.errors import InputError, one_line
 from densevid.events import Event
-from densevid.export.burned_in import Picture, draw_sentence
 from densevid.export.subtitles import printable
-from densevid.video.browsers import plays_in_browsers
-from densevid.video.container import open_video
-from densevid.video.presentation import PresentationTimes
+from densevid.io import atomic_path
+from densevid.video.container import PresentationTimes, open_video, plays_in_browsers
+
+Picture = npt.NDArray[np.uint8]  # height x width x 3
+SMALLEST_LETTER, LETTER_SHARE = 11, 1 / 20  # pixels; of the shorter side
+WIDTH_OF_LETTERS = 0.5  # of their height, about
+GROUND = 0.35  # how bright what lies behind the letters stays
+
+
+def draw_sentence(picture: Picture, sentence: str) -> Picture:
+    """The picture with the sentence in it, on as many lines as it takes."""
+    height, width = picture.shape[:2]
+    letter = max(SMALLEST_LETTER, round(min(height, width) * LETTER_SHARE))
+    line_height = round(letter * 1.5)
+    room = max(8, int(width * 0.94 / (letter * WIDTH_OF_LETTERS)))
+    lines = textwrap.wrap(printable(sentence), room)[: max(1, height // (2 * line_height))]
+    drawn = picture.copy()
+    top = height - line_height * len(lines) - letter // 2
+    drawn[max(0, top) :] = (drawn[max(0, top) :] * GROUND).astype(np.uint8)
+    for number, line in enumerate(lines):
+        baseline = top + line_height * number + round(letter * 1.15)
+        drawn = _put_line(drawn, line, baseline, letter)
+    return drawn
+
+
+def _put_line(picture: Picture, line: str, baseline: int, letter: int) -> Picture:
+    """One line in the middle; OpenCV 5 has a typeface with all letters, older ones draw ASCII alone."""
+    width = picture.shape[1]
+    if hasattr(cv2, "FontFace"):
+        modern: Any = cv2
+        face = modern.FontFace("sans")
+        (_, _, wide, _) = modern.getTextSize((width, 0), line, (0, 0), face, letter)
+        origin = (max(0, (width - wide) // 2), baseline)
+        modern.putText(picture, line, origin, (255, 255, 255), face, letter)
+        return picture
+    plain = line.encode("ascii", "replace").decode()
+    font, scale = cv2.FONT_HERSHEY_DUPLEX, letter / 30
+    (wide, _), _ = cv2.getTextSize(plain, font, scale, 1)
+    origin = (max(0, (width - wide) // 2), baseline)
+    cv2.putText(picture, plain, origin, font, scale, (255, 255, 255), 1, cv2.LINE_AA)
+    return picture
+
 
 HOLDS = {"mov", "mp4", "matroska", "webm"}  # containers whose packets say when they are shown
 COPIED_PICTURES = {"h264", "hevc", "av1", "vp9", "mpeg4"}

@@ -12,9 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from densevid.events import Event
-from densevid.export.chapters import clock
-from densevid.export.markup import clock_text
-from densevid.export.subtitles import printable
+from densevid.export.page_parts import clock_text
+from densevid.export.subtitles import clock, printable
 
 WIDEST = 120
 WITH_BAR, FEWEST = 20, 10  # cells of a sentence on a line: less room has no bar, and none is narrower

@@ -17,8 +17,7 @@ from av.container import InputContainer
 from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
 
-from densevid.video.container import open_video
-from densevid.video.presentation import PresentationTimes
+from densevid.video.container import PresentationTimes, open_video
 
 SIDE = 240  # pixels of the longer side; twice what the list shows, for sharp screens
 QUALITY = 78

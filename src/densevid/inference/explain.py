@@ -19,13 +19,20 @@ from torch import Tensor, nn
 from densevid.checkpoint import LoadedModel
 from densevid.data.vocabulary import EOS, INIT
 from densevid.events import Event
-from densevid.inference.choice import Seen, chosen_by
-from densevid.inference.decoding import beams
-from densevid.inference.read_window import MaskedEvent, ReadWindow, windows_read
-from densevid.inference.shown_proposals import GIVEN, Candidates, Sought, sure_and_unsure
+from densevid.inference.explain_window import (
+    GIVEN,
+    Candidates,
+    MaskedEvent,
+    ReadWindow,
+    Sought,
+    sure_and_unsure,
+    windows_read,
+)
+from densevid.inference.reranking import Seen, chosen_by
+from densevid.inference.search import beams
 from densevid.inference.windows import Windows
+from densevid.model.attention import MultiHeadAttention
 from densevid.model.caption_decoder import SelfAttentionDecoder
-from densevid.model.layers import MultiHeadAttention
 from densevid.model.masked_transformer import MaskedTransformer
 from densevid.tracks import FeatureTrack
 

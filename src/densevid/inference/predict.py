@@ -15,16 +15,16 @@ import torch
 
 from densevid.checkpoint import LoadedModel, load_model
 from densevid.config import Config
-from densevid.data.annotation_files import read_annotation_file
-from densevid.data.feature_layouts import open_features
-from densevid.data.feature_source import FeatureSource, check_recipe
+from densevid.data.annotations import read_annotation_file
+from densevid.data.layouts import open_features
+from densevid.data.sources import FeatureSource, check_recipe
+from densevid.device import usable_device
 from densevid.errors import InputError, named
 from densevid.events import Event
-from densevid.inference.calibration import Calibration
 from densevid.inference.captioner import Captioner, Precision
-from densevid.inference.devices import usable_device
-from densevid.inference.given_segments import caption_segments_many, unseen
-from densevid.inference.storyteller import Storyteller, Track
+from densevid.inference.confidence import Calibration
+from densevid.inference.long_video import Storyteller, Track
+from densevid.inference.segments import caption_segments_many, unseen
 from densevid.inference.summary import SummaryRules
 
 Segments = dict[str, list[tuple[float, float]]]

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from densevid.model.layers import FeedForward, KeysValues, MultiHeadAttention, ResidualNorm, sinusoids
+from densevid.model.attention import FeedForward, KeysValues, MultiHeadAttention, ResidualNorm, sinusoids
 from densevid.model.video_encoder import Memory
 
 

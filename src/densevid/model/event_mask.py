@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from densevid.model.anchors import anchor_intervals
-from densevid.model.layers import sinusoids
+from densevid.model.attention import sinusoids
 from densevid.model.proposal_decoder import PickedProposals
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from densevid.kernels.proposal_heads import fast_heads
 from densevid.model.anchors import AnchorGrid, apply_offsets
-from densevid.model.long_convolution import fast_heads
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from densevid.model.layers import FeedForward, MultiHeadAttention, ResidualNorm, sinusoids
+from densevid.model.attention import FeedForward, MultiHeadAttention, ResidualNorm, sinusoids
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,7 @@ class Memory:
     """What the encoder hands to a decoder: F^1 ... F^L, which steps are part of the video, and the mask it was under.
 
     `padded = False` promises that all steps are, which attention rewards with its fastest kernels. In a packed memory
-    (`inference/packed_events.py`) a row may stand for several steps of zeros: `log_count_BT` is the log of how many.
+    (`kernels/packed_events.py`) a row may stand for several steps of zeros: `log_count_BT` is the log of how many.
     """
 
     layers: tuple[Tensor, ...]

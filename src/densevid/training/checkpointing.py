@@ -18,14 +18,14 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from densevid.artifacts import atomic_path, hash_of
-from densevid.data.batches import SegmentDataset
-from densevid.data.timeline_samples import TimelineSamples
+from densevid.data.dataset import SegmentDataset
 from densevid.errors import InputError
-from densevid.training.learner import Learner
-from densevid.training.loop import Position
-from densevid.training.ranks import gather
-from densevid.training.watch import Sums
+from densevid.io import atomic_path, hash_of
+from densevid.timelines.dataset import TimelineSamples
+from densevid.training.distributed import gather
+from densevid.training.loss_monitor import Sums
+from densevid.training.train_state import Learner
+from densevid.training.trainer import Position
 
 FORMAT = 1
 Tensors = dict[str, Tensor]

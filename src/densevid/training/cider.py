@@ -16,7 +16,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from densevid.data.caption_text import grams
+from densevid.data.vocabulary import grams
 
 Words = tuple[str, ...]
 ORDERS = 4

@@ -3,6 +3,12 @@
 L = 10 L_r + 1 sum_i L_m^i + 1 L_e + .25 sum_t L_c^t. The paper writes sums over steps and words, the release (whose
 weights these are) takes means; `training.reduction` chooses, means by default. A mean is over what all processes
 together count (see `ranks`), so the losses do not depend on how many share a batch. Nothing here waits for the device.
+
+The proposals' losses beyond the paper: every anchor counts, and scores learn overlap.
+
+The paper draws a few anchors and asks of each whether it is an event. Recall is judged by overlap, so here the score of
+every anchor inside the video learns how much its own proposal overlaps the event it fits best, and the offsets of
+all anchors near an event are learned. `training.proposal_loss = "overlap"` chooses this.
 """
 
 from __future__ import annotations
@@ -14,10 +20,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from densevid.config import TrainingConfig
+from densevid.data.dataset import Batch
 from densevid.data.vocabulary import PAD
+from densevid.intervals import temporal_iou
+from densevid.model.anchors import anchor_intervals, offsets_to
 from densevid.model.event_mask import EventMask
 from densevid.model.proposal_decoder import Proposals
-from densevid.training.ranks import share_of_count
+from densevid.training.distributed import share_of_count
 from densevid.training.targets import Targets
 
 
@@ -102,3 +111,34 @@ def _over_sequence(loss_PT: Tensor, counted_PT: Tensor, config: TrainingConfig) 
 def _mean(loss: Tensor, counted: Tensor) -> Tensor:
     """Mean where counted; 0 where nothing is. Uncounted entries are replaced, so a non-finite one cannot leak."""
     return torch.where(counted, loss, 0).sum() / share_of_count(counted.sum())
+
+
+NEAR = 0.5  # overlap of an anchor with an event from which on its offsets learn
+
+
+def overlap_losses(proposals: Proposals, batch: Batch, beta: float = 1.0) -> tuple[Tensor, Tensor]:
+    """Quality focal loss of the scores (Li et al., 2020) and smooth L1 of the offsets of anchors near an event.
+
+    L_e = sum |q - P_e|^2 BCE(P_e, q) / n, where q is the overlap of the proposal with its best event and n the number
+    of anchors near one; L_r is the mean over these. (1 - IoU in its place does not learn: a proposal that is far too
+    long has no gradient, and the captioner is shown it.)
+    """
+    anchors_1A2 = anchor_intervals(proposals.anchors_A2)[None]
+    within_BA = anchors_1A2[..., 1] <= batch.valid_BT.sum(dim=1)[:, None]
+    event_valid_B1G = batch.event_valid_BG[:, None]
+    overlap_BA, event_BA = (temporal_iou(anchors_1A2, batch.events_BG2) * event_valid_B1G).max(dim=-1)
+    near_BA = within_BA & (overlap_BA >= NEAR)
+    count = share_of_count(near_BA.sum())
+
+    intervals_BA2 = proposals.intervals_BA2.float()
+    with torch.no_grad():
+        quality_BA = (temporal_iou(intervals_BA2, batch.events_BG2) * event_valid_B1G).amax(dim=-1)
+    logits_BA = proposals.logits_BA.float()
+    unsure_BA = (quality_BA - logits_BA.sigmoid()).abs() ** 2
+    score_BA = unsure_BA * F.binary_cross_entropy_with_logits(logits_BA, quality_BA, reduction="none")
+
+    event_BA2 = batch.events_BG2.gather(1, event_BA[..., None].expand(-1, -1, 2))
+    wanted_BA2 = torch.where(near_BA[..., None], offsets_to(proposals.anchors_A2, event_BA2), 0)
+    distance_BA2 = F.smooth_l1_loss(proposals.offsets_BA2.float(), wanted_BA2, reduction="none", beta=beta)
+    distance_BA = distance_BA2.mean(dim=-1)
+    return torch.where(within_BA, score_BA, 0).sum() / count, torch.where(near_BA, distance_BA, 0).sum() / count

@@ -10,23 +10,23 @@ from pathlib import Path
 
 import torch
 
-from densevid.artifacts import fingerprint
 from densevid.checkpoint import WEIGHTS, load_model
 from densevid.config import Config, TrainingConfig
-from densevid.data.batches import SegmentDataset
-from densevid.data.loading import Loader, Plan, Share
-from densevid.data.timeline_loading import TimelineLoader
-from densevid.data.timeline_samples import TimelineSamples
+from densevid.data.dataloader import Loader, Plan, Share
+from densevid.data.dataset import SegmentDataset
 from densevid.data.vocabulary import Vocabulary
+from densevid.device import LEARNING, model_of, usable_device
 from densevid.errors import InputError
-from densevid.inference.devices import LEARNING, model_of, usable_device
-from densevid.training.learner import Learner
-from densevid.training.prepare import ClipFiles, DataFiles, Prepared, Report, initial_model, prepare
-from densevid.training.ranks import Ranks, joined, local_rank, wait_for_all
-from densevid.training.recorded_loop import RecordedLoop, Surroundings
+from densevid.io import fingerprint
+from densevid.timelines.dataloader import TimelineLoader
+from densevid.timelines.dataset import TimelineSamples
+from densevid.training.data import ClipFiles, DataFiles, Prepared, Report, initial_model, prepare
+from densevid.training.distributed import Ranks, joined, local_rank, wait_for_all
 from densevid.training.rewards import reward_for
 from densevid.training.run_folder import RunFolder
-from densevid.training.scores import require_judge
+from densevid.training.train_state import Learner
+from densevid.training.trainer import RecordedLoop, Surroundings
+from densevid.training.validation import require_judge
 
 MOST_RESIDENT = 2**31  # bytes of clips that go to a GPU unasked
 

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from densevid.artifacts import provenance, read_json, write_json
 from densevid.config import Config, load_config
 from densevid.data.vocabulary import Vocabulary
 from densevid.errors import InputError
+from densevid.io import provenance, read_json, write_json
 
 MAY_CHANGE = {"epochs", "evaluate_every", "evaluate_videos", "checkpoint_every", "features_on_device"}
 

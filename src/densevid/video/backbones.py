@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from densevid.artifacts import fingerprint
 from densevid.errors import InputError, one_line
+from densevid.io import fingerprint
 from densevid.tracks import FeatureRecipe, Streams
 from densevid.video.engines import Device, run_on
 from densevid.video.windows import Pictures, Sampling
@@ -177,7 +177,7 @@ def _appearance() -> Backbone:
 
 
 def _two_stream() -> Backbone:
-    from densevid.video.flow import FASTEST, UNIT
+    from densevid.video.windows import FASTEST, UNIT
 
     preprocessing = {
         "normalisation": "(x - 127) / 128",
@@ -202,7 +202,7 @@ def _load_appearance(device: Device) -> Describe:
 
 
 def _load_two_stream(device: Device) -> Describe:
-    from densevid.video.flow import flow_pictures
+    from densevid.video.windows import flow_pictures
 
     network = _efficientnet(device)
 

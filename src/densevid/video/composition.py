@@ -19,10 +19,9 @@ import numpy.typing as npt
 from av.video.frame import VideoFrame
 from av.video.reformatter import VideoReformatter
 
-from densevid.artifacts import atomic_path
 from densevid.errors import InputError
-from densevid.video.container import open_video
-from densevid.video.presentation import PresentationTimes
+from densevid.io import atomic_path
+from densevid.video.container import PresentationTimes, open_video
 
 Picture = npt.NDArray[np.uint8]  # YUV 4:2:0, planes stacked: 3/2 height x width
 ENCODER = {"preset": "veryfast", "crf": "20"}

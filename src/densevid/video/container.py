@@ -1,4 +1,11 @@
-"""A local file becomes an open video: the first stop, and the only place where a file is handed to the decoder.
+"""When a frame is presented, in seconds from where a player's clock starts.
+
+What browsers play: codings of pictures and sound that Chromium, Firefox and Safari all decode, and their containers.
+
+A file's ending promises nothing: an .mp4 may hold HEVC or MPEG-4, which most browsers leave black. So what is shown in
+a page is judged by what is in the file.
+
+A local file becomes an open video: the first stop, and the only place where a file is handed to the decoder.
 
 Files come from strangers. The decoder gets an open file, never a name, so that no name can mean a protocol; only
 formats that carry their own pictures are allowed, so that no playlist can point elsewhere; and anything that a format
@@ -12,13 +19,100 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn, TypeAlias
 
 import av
 from av.container import InputContainer
+from av.packet import Packet
+from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
 
 from densevid.errors import InputError, one_line
+
+VideoPacket: TypeAlias = "Packet[VideoStream]"
+CARRIES_NO_PRESENTATION_TIME = {"avi"}
+
+
+class PresentationTimes:
+    """The times of one stream. Time 0 is the earliest presentation time of any stream of the file.
+
+    AVI keeps no presentation times, and what is guessed for them is out of order where frames were reordered: there
+    the order in which frames leave the decoder counts, at the pace of the file, from the first frame on.
+    """
+
+    def __init__(self, container: InputContainer, stream: VideoStream) -> None:
+        self._unit = float(stream.time_base or 1 / 90000)
+        self.source: Literal["pts", "order"] = "pts"
+        if CARRIES_NO_PRESENTATION_TIME & set(container.format.name.split(",")):
+            self.source = "order"
+        rate = stream.average_rate or stream.guessed_rate
+        self.frame_seconds = 1 / float(rate) if rate and 0.1 <= rate <= 1000 else 0.04
+        self._zero = _zero(container, stream, self._unit)
+        self.first = 0.0
+        self._latest: float | None = None
+
+    def of_packet(self, packet: VideoPacket) -> float | None:
+        """When the packet's frame is presented, None if it does not say."""
+        return None if packet.pts is None else self._seconds(packet.pts)
+
+    def of_frame(self, frame: VideoFrame) -> float:
+        """When the frame is presented; one that does not say follows the one before."""
+        stamp = frame.pts if self.source == "pts" else frame.dts
+        if self._latest is None:
+            if self.source == "order" or self._zero is None:
+                self._zero = (stamp or 0) * self._unit
+            self.first = self._seconds(stamp or 0)
+        time = self._seconds(stamp) if stamp is not None else (self._latest or 0.0) + self.frame_seconds
+        self._latest = time
+        return time
+
+    def length_of(self, frame: VideoFrame) -> float:
+        """How long the frame says it stays on the screen, or the usual time."""
+        seconds = (frame.duration or 0) * self._unit
+        return seconds if 0 < seconds < 3600 else self.frame_seconds
+
+    def _seconds(self, stamp: int) -> float:
+        time = stamp * self._unit - (self._zero or 0.0)
+        return 0.0 if abs(time) < 1e-5 else time
+
+
+def _zero(container: InputContainer, stream: VideoStream, unit: float) -> float | None:
+    """Where a player's clock starts, in the exact time of the stream where that is what it is."""
+    own = None if stream.start_time is None else stream.start_time * unit
+    earliest = None if container.start_time is None else container.start_time / av.time_base
+    if own is None or earliest is None or abs(own - earliest) < 1e-5:
+        return own if own is not None else earliest
+    return earliest
+
+
+PICTURES = {"h264", "av1", "vp8", "vp9", "theora"}
+SOUND = {"aac", "mp3", "opus", "vorbis", "flac"}
+H264_PIXELS = {None, "yuv420p", "yuvj420p"}  # its other profiles play in Chromium alone, if anywhere
+
+# Container -> codings it is played with, the ending that a page goes by, the media type.
+CONTAINERS = {
+    "mov": ({"h264", "av1", "vp9"}, ".mp4", "video/mp4"),
+    "matroska": ({"vp8", "vp9", "av1"}, ".webm", "video/webm"),
+    "ogg": ({"theora", "vp8"}, ".ogv", "video/ogg"),
+}
+
+
+def plays_in_browsers(stream: Any) -> bool:
+    """Whether browsers decode a stream of pictures or sound."""
+    context = stream.codec_context
+    coding = context.codec.canonical_name if context else ""
+    if stream.type != "video":
+        return coding in SOUND
+    return coding in PICTURES and (coding != "h264" or context.pix_fmt in H264_PIXELS)
+
+
+def media_kind(container: InputContainer, stream: VideoStream) -> tuple[str, str] | None:
+    """The ending and the media type under which browsers play a file; None if they do not."""
+    codings, ending, media_type = CONTAINERS.get(container.format.name.split(",")[0], (set[str](), "", ""))
+    heard = all(map(plays_in_browsers, container.streams.audio[:1]))
+    played = stream.codec_context.codec.canonical_name in codings and plays_in_browsers(stream) and heard
+    return (ending, media_type) if played else None
+
 
 # Formats that hold pictures themselves. Playlists (hls, dash, concat, image2 ...) are left out on purpose.
 FORMATS = "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,gif,mpegts,mpeg,flv,asf,ogg,mxf,nut,yuv4mpegpipe,apng,ivf"

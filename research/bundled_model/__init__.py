@@ -1,0 +1,1 @@
+"""How the model that comes with densevid is made and measured."""

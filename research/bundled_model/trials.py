@@ -1,0 +1,103 @@
+"""The bundled model on files as people have them: whole videos, every output and every failure; and quiet videos.
+
+Everything goes the way of `densevid caption`: decoding, features, the summary with its least confidence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from densevid.errors import InputError, one_line
+from densevid.evaluation.evaluate import evaluate
+from densevid.events import Event
+from densevid.io import read_json
+from densevid.pipeline.captioner import VideoCaptioner
+from densevid.pipeline.inputs import find_inputs
+from densevid.pipeline.model_registry import find_model
+from densevid.pipeline.selection import Choice
+from research.bundled_model.no_event_videos import write_quiet_videos
+
+QUIET_SEED = 2018  # not the one of what was learnt from
+
+
+def caption_videos(model: Path, videos: Path, annotations: Sequence[Path] = ()) -> dict[str, Any]:
+    """The summary of every video of a folder, or why there is none; scored where an annotation file has its events."""
+    captioner = VideoCaptioner(find_model(model), device="cpu")
+    truth = [read_json(path) for path in annotations]
+    inputs, refused = find_inputs([str(videos)])
+    found = {given.name: _captioned(captioner, given.file) for given in inputs if given.file is not None}
+    scores = {
+        video: _scores(captioner, given.file, video, files)
+        for given in inputs
+        if (video := given.name) and given.file is not None and (files := [file for file in truth if video in file])
+    }
+    return {"videos": found, "refused": refused, "scores": scores}
+
+
+def caption_quiet_videos(model: Path, folder: Path, photographs: Sequence[Path], each: int) -> dict[str, Any]:
+    """How many events are told of videos in which nothing happens, by kind; there should be none."""
+    captioner = VideoCaptioner(find_model(model), device="cpu")
+    drawn = write_quiet_videos(folder, photographs, each, QUIET_SEED)
+    told: dict[str, list[list[Event]]] = {}
+    surest: dict[str, float] = {}
+    for video in drawn:
+        events = captioner.caption(video.file)
+        told.setdefault(video.kind, []).append(events)
+        best = max((event.score for event in captioner.caption(video.file, dense=True)), default=0.0)
+        surest[video.kind] = max(best, surest.get(video.kind, 0.0))
+    return {
+        kind: {
+            "videos": len(videos),
+            "videos with events": sum(bool(events) for events in videos),
+            "events": sum(map(len, videos)),
+            "highest confidence": round(surest[kind], 4),
+            "told": [event.sentence for events in videos for event in events],
+        }
+        for kind, videos in told.items()
+    }
+
+
+def _captioned(captioner: VideoCaptioner, file: Path) -> dict[str, Any]:
+    try:
+        captions = captioner.caption_file(file, file.stem, Choice())
+    except InputError as error:
+        return {"failed": one_line(error)}
+    return {
+        "seconds": round(captions.duration, 1),
+        "events": [_row(event) for event in captions.events],
+        **({"warning": captions.warning} if captions.warning else {}),
+    }
+
+
+def _row(event: Event) -> dict[str, Any]:
+    return {
+        "start": round(event.start, 1),
+        "end": round(event.end, 1),
+        "sentence": event.sentence,
+        "confidence": round(event.score, 3),
+    }
+
+
+def _scores(
+    captioner: VideoCaptioner, file: Path, video: str, references: Sequence[Mapping[str, Any]]
+) -> dict[str, float]:
+    """A video against its own references: its summary, and all that is proposed."""
+    own = [{video: content[video]} for content in references]
+    summary, dense = captioner.caption(file), captioner.caption(file, dense=True)
+    of_summary = evaluate(_submission(video, summary), own, metrics=("captioning", "soda"))
+    of_dense = evaluate(_submission(video, dense), own, metrics=("captioning",))
+    assert of_summary.captioning and of_summary.soda and of_dense.captioning
+    return {
+        "reference files": len(own),
+        "events": len(summary),
+        "METEOR 2018": 100 * of_summary.captioning.average()["METEOR"],
+        "SODA_c": 100 * of_summary.soda.scores["c"]["multi"].means()["f1"],
+        "F1": of_summary.captioning.average()["F1"],
+        "METEOR 2018 of all proposals": 100 * of_dense.captioning.average()["METEOR"],
+    }
+
+
+def _submission(video: str, events: Iterable[Event]) -> dict[str, Any]:
+    return {"version": "VERSION 1.0", "results": {video: [event.as_row() for event in events]}, "external_data": {}}

@@ -1,0 +1,1 @@
+"""Reports on data and models, as Markdown."""

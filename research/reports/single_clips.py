@@ -1,0 +1,90 @@
+"""Captions of single clips, several runs together, with what needs no learning beside them, as a Markdown table.
+
+"of another clip" gives every clip the sentence of the next one in a random cycle: what is still right then is right
+without looking. The others are the nearest training clip's sentence and the most frequent training sentence.
+
+  densevid timelines CLIPS --split val --single --out SINGLE
+  densevid predict --model RUN/model --features SINGLE/features --segments SINGLE/references_1.json --out 0.json
+  python -m research.reports.single_clips CLIPS 0.json [1.json 2.json] --split val --learn train-fit
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean, stdev
+
+from densevid.errors import InputError, run_main
+from densevid.events import Event, read_events
+from densevid.timelines.clips import ClipCollection
+from densevid.timelines.sources import ClipFeatures
+from research.baselines.captions import NearestNeighbour, described, most_frequent_sentence
+from research.baselines.shuffled_features import dealt_in_a_cycle
+from research.bundled_model.scores import Told, clip_references, segment_scores
+
+METRICS = ("METEOR", "CIDEr")
+
+
+def of_another_clip(told: Told, seed: int = 0) -> Told:
+    """Every clip with the sentence of another, in one random cycle."""
+    taken = dealt_in_a_cycle(sorted(told), seed)
+    return {video: [replace(told[video][0], sentence=told[other][0].sentence)] for video, other in taken.items()}
+
+
+def single_clip_table(
+    collection: ClipCollection, predicted: Sequence[Told], split: str, learn: str
+) -> dict[str, list[Mapping[str, float]]]:
+    """Scores by row, one for each run, or one where runs do not differ."""
+    source, learnt = ClipFeatures(collection, split), ClipFeatures(collection, learn)
+    videos = source.videos()
+    for number, told in enumerate(predicted):
+        missing = [video for video in videos if len(told.get(video, [])) != 1]
+        if missing:
+            raise InputError(f"prediction file {number + 1}: {missing[0]} must have one sentence, as {split} asks for")
+    spans = {video: (0.0, source.extent(video).duration or 1.0) for video in videos}
+    references = clip_references(collection, spans)
+    known = learnt.annotations()
+    frequent = most_frequent_sentence(known.sentences())
+    whole: Told = {video: [Event(*span, frequent)] for video, span in spans.items()}
+    runs = [{video: [Event(*spans[video], told[video][0].sentence)] for video in videos} for told in predicted]
+    rows = {
+        "predicted": runs,
+        "predicted, of another clip": [of_another_clip(told) for told in runs],
+        "nearest training clip": [described(whole, source, NearestNeighbour.fit(known, learnt))],
+        "most frequent sentence": [whole],
+    }
+    return {name: [segment_scores(told, references) for told in row] for name, row in rows.items()}
+
+
+def markdown(table: Mapping[str, Sequence[Mapping[str, float]]]) -> str:
+    """Mean and standard deviation over runs."""
+    lines = [f"| | {' | '.join(METRICS)} |", f"|---|{'---|' * len(METRICS)}"]
+    for name, row in table.items():
+        cells = [_cell([scores[metric] for scores in row]) for metric in METRICS]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _cell(values: Sequence[float]) -> str:
+    return f"{fmean(values):.1f} ± {stdev(values):.1f}" if len(values) > 1 else f"{values[0]:.1f}"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("clips", type=Path, metavar="CLIPS")
+    parser.add_argument("predictions", type=Path, nargs="+", metavar="PREDICTIONS", help="one file for each run")
+    parser.add_argument("--features", type=Path, metavar="STORE", help="features that were extracted from the clips")
+    parser.add_argument("--split", default="val", help="split that was predicted (val)")
+    parser.add_argument("--learn", default="train-fit", help="split that baselines know (train-fit)")
+    args = parser.parse_args(argv)
+    collection = ClipCollection.read(args.clips, features=args.features)
+    predicted = [read_events(path) for path in args.predictions]
+    print(markdown(single_clip_table(collection, predicted, args.split, args.learn)))
+    return 0
+
+
+if __name__ == "__main__":
+    run_main(main)

@@ -1,0 +1,238 @@
+r"""What summaries are worth, on timelines composed from captioned clips: against the N best by score, and how sure.
+
+Confidence is fitted on timelines of --fit-split, everything else is measured on those of --split: F1 and SODA_c of the
+summaries and of as many events of each video by score alone; the reliability of their confidence, with a picture; and
+how many events of long videos stay when the windows over them lie elsewhere.
+
+  python -m research.reports.summaries --model RUN/model --clips CLIPS --out report
+  python -m research.reports.summaries --model RUN/model --clips CLIPS --split train-dev --fit-split train-fit \
+      --set inference.summary_overlap=0.1 --out tried
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from densevid.checkpoint import load_model, model_files
+from densevid.errors import run_main
+from densevid.evaluation.evaluate import evaluate
+from densevid.events import Event
+from densevid.inference.batches import ReadVideos
+from densevid.inference.captioner import Captioner
+from densevid.inference.confidence import Reliability
+from densevid.inference.fitting.calibration import fit_calibration, right_steps
+from densevid.inference.long_video import Storyteller, in_batches
+from densevid.inference.nms import Selection
+from densevid.inference.summary import SummaryRules
+from densevid.intervals import temporal_iou
+from densevid.io import atomic_path, provenance, require_writable, write_json
+from densevid.timelines.clips import ClipCollection
+from densevid.timelines.compose import Timeline, TimelineGenerator
+from densevid.tracks import FeatureTrack
+from research.baselines.spans import ScoredSpans, short_list_f1
+
+ANNOTATORS = 5
+STAYS_IOU = 0.8
+Told = list[list[Event]]
+
+
+@dataclass(frozen=True)
+class Timelines:
+    """Composed videos, their true events, and these as an evaluator's reference files."""
+
+    videos: list[Timeline]
+
+    @classmethod
+    def of(cls, collection: ClipCollection, split: str, count: int) -> Timelines:
+        """The first of a split."""
+        generator = TimelineGenerator(collection, split, seed=0)
+        return cls([generator.video(index) for index in range(count)])
+
+    @property
+    def tracks(self) -> dict[str, FeatureTrack]:
+        """By name."""
+        return {each.video: each.track for each in self.videos}
+
+    @property
+    def truth(self) -> dict[str, list[Event]]:
+        """By name, each event once."""
+        return {each.video: [Event(*each.plan.span(event), "") for event in each.plan.events] for each in self.videos}
+
+    def references(self) -> list[dict[str, Any]]:
+        """One file an annotator."""
+        return [{each.video: _entry(each, number) for each in self.videos} for number in range(ANNOTATORS)]
+
+
+def _entry(timeline: Timeline, annotator: int) -> dict[str, Any]:
+    told = [event for event in timeline.plan.events if len(event.sentences) > annotator]
+    return {
+        "duration": timeline.plan.seconds,
+        "timestamps": [list(timeline.plan.span(event)) for event in told],
+        "sentences": [event.sentences[annotator] for event in told],
+    }
+
+
+def best_by_score(captioner: Captioner, tracks: Sequence[FeatureTrack], counts: Sequence[int]) -> Told:
+    """So many events of each video, by score alone, after the paper's suppression."""
+    left = iter(counts)
+
+    def first(selection: Selection, read: ReadVideos) -> Selection:
+        own_B1 = torch.tensor([next(left) for _ in read.steps_B], device=read.steps_B.device)[:, None]
+        return replace(selection, kept_BK=selection.kept_BK & (selection.kept_BK.cumsum(dim=1) <= own_B1))
+
+    return [captioned.events() for captioned in in_batches(captioner, tracks, first)]
+
+
+def scores(told: Told, timelines: Timelines) -> dict[str, float]:
+    """F1 over the tIoUs from .5 to .95, and SODA_c (the best annotator's), in percent."""
+    truth = [np.array([[event.start, event.end] for event in events]) for events in timelines.truth.values()]
+    spans = [_spans(events) for events in told]
+    rows = {
+        each.video: [event.as_row() for event in events] for each, events in zip(timelines.videos, told, strict=True)
+    }
+    submission = {"version": "VERSION 1.0", "results": rows, "external_data": {}}
+    result = evaluate(submission, timelines.references(), metrics=("soda",))
+    assert result.soda is not None
+    return {
+        "events a video": sum(map(len, told)) / len(told),
+        "F1": 100 * short_list_f1(spans, truth, max(map(len, told))),
+        "SODA_c": 100 * result.soda.scores["c"]["multi"].means()["f1"],
+    }
+
+
+def _spans(events: Sequence[Event]) -> ScoredSpans:
+    spans_N2 = np.array([[event.start, event.end] for event in events]).reshape(-1, 2)
+    return ScoredSpans(spans_N2, np.array([event.score for event in events]))
+
+
+def reliability(told: Told, timelines: Timelines) -> Reliability:
+    """The confidence of all events against whether they are right."""
+    right = [
+        right_steps(torch.from_numpy(track.clock.steps(_spans(events).spans_N2)), track, truth).numpy()
+        for events, track, truth in zip(told, timelines.tracks.values(), timelines.truth.values(), strict=True)
+    ]
+    return Reliability.of([event.score for events in told for event in events], np.concatenate(right))
+
+
+def draw(path: Path, curves: Mapping[str, Reliability]) -> None:
+    """Said against so, a dot a bin, its size the number of events in it."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(4.5, 4.5), layout="constrained")
+    axes.plot([0, 1], [0, 1], color="grey", linewidth=1)
+    for name, curve in curves.items():
+        some = curve.events_K > 0
+        size = 300 * curve.events_K[some] / curve.events_K.max(initial=1)
+        label = f"{name} (ECE {curve.expected_error:.3f})"
+        (line,) = axes.plot(curve.confidence_K[some], curve.right_K[some], label=label)
+        axes.scatter(curve.confidence_K[some], curve.right_K[some], s=size, color=line.get_color(), alpha=0.5)
+    axes.set(xlabel="confidence", ylabel="share that is right (IoU 0.5)", xlim=(0, 1), ylim=(0, 1))
+    axes.legend()
+    with atomic_path(path) as temporary:
+        figure.savefig(temporary, format="png", dpi=150)
+    pyplot.close(figure)
+
+
+def staying(teller: Storyteller, timelines: Timelines, minutes: float, most: int) -> dict[str, float]:
+    """Long videos, told whole and told without their first quarter of a window: how many events after it stay."""
+    cut, stayed, events = teller.window // 4, 0, 0
+    long_tracks = _long_tracks(timelines, minutes, most)
+    for track in long_tracks:
+        later = FeatureTrack(track.values[cut:], track.clock, track.streams, track.recipe)
+        whole, rest = (_steps(teller, each) for each in (track, later))
+        whole = whole[whole[:, 0] >= cut] - cut
+        stayed += int((temporal_iou(whole, rest) >= STAYS_IOU).any(dim=1).sum())
+        events += len(whole)
+    hours = sum(float(track.seconds(len(track))) for track in long_tracks) / 3600
+    return {"hours": hours, "events": events, "stay": 100 * stayed / max(events, 1)}
+
+
+def _long_tracks(timelines: Timelines, minutes: float, most: int) -> list[FeatureTrack]:
+    """Timelines one after another, as videos of so many minutes."""
+    first = timelines.videos[0].track
+    values_TF = np.concatenate([each.track.values for each in timelines.videos])
+    size = int(first.clock.steps(60 * minutes))
+    pieces = [values_TF[begin : begin + size] for begin in range(0, len(values_TF), size)][:most]
+    return [FeatureTrack(piece, first.clock, first.streams, first.recipe) for piece in pieces]
+
+
+def _steps(teller: Storyteller, track: FeatureTrack) -> Tensor:
+    (events,) = teller.tell([track])
+    return torch.from_numpy(track.clock.steps(_spans(events).spans_N2))
+
+
+def report(arguments: argparse.Namespace, say: Callable[[str], None] = print) -> dict[str, Any]:
+    """Measure everything; the figures as they are written."""
+    loaded = load_model(arguments.model)
+    config = loaded.config.with_settings([*arguments.set, "inference.read=first-window"])
+    captioner = Captioner(replace(loaded, config=config), device=arguments.device)
+    collection = ClipCollection.read(arguments.clips)
+    fitting, asked = (
+        Timelines.of(collection, split, arguments.videos) for split in (arguments.fit_split, arguments.split)
+    )
+    calibration = fit_calibration(captioner, fitting.tracks, fitting.truth)
+    teller = Storyteller(
+        captioner, summary=SummaryRules.of(config.inference, config.model.window), calibration=calibration
+    )
+    figures = {"calibration": calibration.as_table(), **worth(teller, asked, arguments.out, say)}
+    teller.reads_all = True
+    figures["long videos"] = staying(teller, asked, arguments.long_minutes, arguments.long_videos)
+    say("long videos: " + _line(figures["long videos"]))
+    return figures
+
+
+def worth(teller: Storyteller, asked: Timelines, out: Path, say: Callable[[str], None]) -> dict[str, Any]:
+    """Summaries against the same number of events by score alone, and how reliable their confidence is."""
+    tracks = list(asked.tracks.values())
+    told = list(teller.tell(tracks))
+    by_score = best_by_score(teller.captioner, tracks, [len(events) for events in told])
+    figures: dict[str, Any] = {}
+    for name, events in (("summary", told), ("best by score", by_score)):
+        figures[name] = scores(events, asked)
+        say(f"{name}: {_line(figures[name])}")
+    curves = {"confidence": reliability(told, asked), "score as it is": reliability(by_score, asked)}
+    for name, curve in curves.items():
+        figures[f"expected calibration error of the {name}"] = curve.expected_error
+        say(f"expected calibration error of the {name}: {curve.expected_error:.3f}")
+    draw(out / "reliability.png", curves)
+    return figures
+
+
+def _line(figures: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {value:.4g}" for name, value in figures.items())
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Parse, measure, write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", type=Path, required=True, metavar="MODEL_DIR", help="a trained model")
+    parser.add_argument("--clips", type=Path, required=True, metavar="CLIPS", help="a collection of captioned clips")
+    parser.add_argument("--fit-split", default="train-dev", metavar="SPLIT", help="fits the confidence (train-dev)")
+    parser.add_argument("--split", default="val", metavar="SPLIT", help="everything is measured on it (val)")
+    parser.add_argument("--videos", type=int, default=200, metavar="N", help="timelines of each (200)")
+    parser.add_argument("--long-minutes", type=float, default=60, metavar="M", help="length of the long videos (60)")
+    parser.add_argument("--long-videos", type=int, default=4, metavar="N", help="how many of them at most (4)")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change an inference setting")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="figures.json and reliability.png")
+    args = parser.parse_args(arguments)
+    require_writable(args.out / "figures.json")
+    figures = report(args)
+    block = provenance(inputs=[*model_files(args.model), args.clips / "clips.json"])
+    write_json(args.out / "figures.json", {**figures, "provenance": block})
+    return 0
+
+
+if __name__ == "__main__":
+    run_main(main)

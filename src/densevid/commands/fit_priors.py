@@ -1,0 +1,90 @@
+"""Fit what a model should expect of features, on what it learnt from, and write it into the model folder.
+
+MODEL_DIR/expected_words.safetensors then has a say in which sentence of a beam is said (`inference.expected_weight`),
+and borders and contrast of events go by what changes in it (`inference.compare`). Where there are videos without any
+event, or clips without captions, MODEL_DIR/happening.safetensors tells them from the others, and a confidence that is
+fitted after it asks it. It takes seconds, or a minute with thousands of features. Confidence that was fitted before is
+about other events then: `densevid calibrate` comes after.
+
+  densevid expect --model RUN/model --annotations train.json --features store
+  densevid expect --model RUN/model --timelines CLIPS --split train-fit
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from densevid.errors import InputError
+
+if TYPE_CHECKING:
+    from densevid.checkpoint import LoadedModel
+    from densevid.data.annotations import Annotations
+    from densevid.data.sources import FeatureSource
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's arguments."""
+    parser.add_argument("--model", type=Path, required=True, metavar="MODEL_DIR", help="a model folder")
+    told = parser.add_mutually_exclusive_group(required=True)
+    told.add_argument("--annotations", type=Path, nargs="+", metavar="FILE", help="the events it learnt from")
+    told.add_argument("--timelines", type=Path, metavar="CLIPS", help="or: the clips its timelines were composed of")
+    parser.add_argument("--split", metavar="NAME", help="which part of them")
+    parser.add_argument("--features", type=Path, metavar="STORE", help="feature folder, file or store")
+    clock = parser.add_mutually_exclusive_group()
+    clock.add_argument("--durations", type=Path, metavar="CSV", help="the release's id,duration,frames file")
+    clock.add_argument("--seconds-per-step", type=float, metavar="S", help="one number for all videos")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Fit and write."""
+    from densevid.checkpoint import CALIBRATION, WEIGHTS, load_model
+    from densevid.data.sources import check_recipe
+    from densevid.inference.fitting.priors import write_expectations
+    from densevid.io import provenance
+
+    loaded = load_model(arguments.model, fitted=False)
+    source, told = _clips(arguments) if arguments.timelines else _videos(arguments, loaded)
+    features = loaded.config.features
+    warning = check_recipe(loaded.recipe, tuple(zip(features.streams, features.widths, strict=True)), source)
+    if warning:
+        _report(f"warning: {warning}")
+    files = [arguments.model / WEIGHTS, *(arguments.annotations or [arguments.timelines]), arguments.features]
+    block = provenance(inputs=[path for path in files if path is not None], command="expect", split=arguments.split)
+    for file, fitted in write_expectations(arguments.model, source, told, block).items():
+        print(f"{file}: fitted on {', '.join(f'{count:,} {name}' for name, count in fitted.about['fitted'].items())}")
+    if missing := sum(video not in source for video in told.events):
+        _report(f"{missing:,} of {len(told.events):,} videos have no features and are left out")
+    if (arguments.model / CALIBRATION).exists():
+        _report(f"{arguments.model / CALIBRATION} is about events found before; run `densevid calibrate` again")
+
+
+def _clips(arguments: argparse.Namespace) -> tuple[FeatureSource, Annotations]:
+    """Every clip as it is."""
+    from densevid.timelines.clips import ClipCollection
+    from densevid.timelines.sources import ClipFeatures
+
+    for name in ("durations", "seconds_per_step"):
+        if getattr(arguments, name) is not None:
+            raise InputError(f"--{name.replace('_', '-')} is for annotated videos; clips know their own times")
+    collection = ClipCollection.read(arguments.timelines, features=arguments.features)
+    clips = ClipFeatures(collection, arguments.split or "train")
+    return clips, clips.annotations()
+
+
+def _videos(arguments: argparse.Namespace, loaded: LoadedModel) -> tuple[FeatureSource, Annotations]:
+    """Annotated videos."""
+    from densevid.training.data import DataFiles, open_source, told_in
+
+    if arguments.features is None:
+        raise InputError("--annotations needs --features STORE")
+    clock = (arguments.durations, arguments.seconds_per_step)
+    files = DataFiles(tuple(arguments.annotations), arguments.features, arguments.split, *clock)
+    told = told_in(files, _report)
+    return open_source(files, told, loaded.config), told
+
+
+def _report(line: str) -> None:
+    print(f"densevid: {line}", file=sys.stderr)

@@ -1,0 +1,210 @@
+"""Our own feature store: a folder that many processes write at once and any number read, memory-mapped.
+
+`features.toml` says what it holds, pairs of shard files hold it (see `store_format`). Opening reads the records alone,
+a few hundred bytes a video; the features of a video are touched when they are used, and nothing else is.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from densevid.data.sources import FeatureSource, unknown_video
+from densevid.data.store.format import MANIFEST, RECORD, Manifest, Records, read_records
+from densevid.data.store.writer import StoreWriter
+from densevid.errors import InputError
+from densevid.tracks import Clock, Extent, FeatureRecipe, FeatureTrack, Streams
+from densevid.video.reduction import FILE as REDUCTION
+from densevid.video.reduction import Reduction
+
+Bytes = npt.NDArray[np.uint8]
+
+
+class FeatureStore:
+    """The tracks of many videos in one folder: a FeatureSource that can also be written."""
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        self.manifest = Manifest.read(self.path)
+        self._writer = StoreWriter(self.path, self.manifest)
+        self.refresh()
+
+    @classmethod
+    def open(cls, path: Path | str) -> FeatureStore:
+        """Open a store to read it or to add to it."""
+        return cls(path)
+
+    @classmethod
+    def create(
+        cls,
+        path: Path | str,
+        streams: Iterable[tuple[str, int]],
+        *,
+        dtype: str = "float16",
+        recipe: FeatureRecipe | None = None,
+        provenance: Mapping[str, Any] | None = None,
+        resume: bool = False,
+    ) -> FeatureStore:
+        """Make an empty store; with `resume` an existing one is opened if it holds features of the same kind."""
+        folder, wanted = Path(path), Manifest(tuple(streams), dtype, recipe)
+        if (folder / MANIFEST).exists():
+            if not resume:
+                raise InputError(f"{folder}: there is a feature store already; resume it or choose another folder")
+            _require_same(folder, Manifest.read(folder), wanted)
+        elif folder.exists() and not _is_free(folder):
+            raise InputError(f"{folder}: exists and is not a feature store; choose another folder")
+        else:
+            wanted.write(folder, provenance)
+        return cls(folder)
+
+    def refresh(self) -> None:
+        """See what has been committed since the store was opened."""
+        found = list(self._readable_records())
+        self._data_files = [data for data, _ in found]
+        self._maps: dict[int, Bytes] = {}
+        shard = [np.full(len(records), number) for number, (_, records) in enumerate(found)]
+        self._records = np.concatenate([np.empty(0, RECORD), *(records for _, records in found)])
+        self._shard = np.concatenate([np.empty(0, np.int64), *shard])
+        oldest_first = np.argsort(self._records["written"], kind="stable")
+        names = [name.decode("utf-8", "replace") for name in self._records["video"][oldest_first].tolist()]
+        self._row: dict[str, int] = dict(zip(names, oldest_first.tolist(), strict=True))
+
+    @property
+    def streams(self) -> Streams:
+        """Name and width of each stream."""
+        return self.manifest.streams
+
+    @property
+    def recipe(self) -> FeatureRecipe | None:
+        """How the features were made."""
+        return self.manifest.recipe
+
+    @property
+    def reduction(self) -> Reduction | None:
+        """What the features were reduced by, where the store says it: a model trained on them needs it later."""
+        has_one = self.recipe is not None and "reduction" in self.recipe.table and (self.path / REDUCTION).is_file()
+        return Reduction.load(self.path) if has_one else None
+
+    def videos(self) -> list[str]:
+        """All ids, sorted."""
+        return sorted(self._row)
+
+    def __contains__(self, video: object) -> bool:
+        return video in self._row
+
+    def __len__(self) -> int:
+        return len(self._row)
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    def extent(self, video: str) -> Extent:
+        """Steps, clock and duration of one video."""
+        row = self._row_of(video)
+        record = self._records[row]
+        duration = float(record["duration"])
+        return Extent(int(record["steps"]), self._clock(row), None if np.isnan(duration) else duration)
+
+    def track(self, video: str) -> FeatureTrack:
+        """One video; its features are a read-only view of the file."""
+        extent, row = self.extent(video), self._row_of(video)
+        values = self._payload(row)[int(self._records[row]["edges"]) * 8 :].view(self.manifest.dtype)
+        recipe = self.recipe.id if self.recipe else None
+        return FeatureTrack(values.reshape(extent.steps, -1), extent.clock, self.streams, recipe, extent.duration)
+
+    def writer(self, *, commit_every: int = 1) -> StoreWriter:
+        """A writer of one's own; what it commits is seen after `refresh`."""
+        return StoreWriter(self.path, self.manifest, commit_every=commit_every)
+
+    def add(self, video: str, track: FeatureTrack) -> None:
+        """Write one video through this process's own writer, so that workers can share a store object."""
+        self._writer.add(video, track)
+
+    def verify(self) -> list[str]:
+        """Read everything and compare it with its checksums: one line per problem, none if the store is sound."""
+        self.refresh()
+        problems = []
+        for index in self._index_files():
+            records, damaged = read_records(index)
+            missing = len(records) - int(self._within_data(index, records).sum())
+            if damaged:
+                problems.append(f"{index.name}: {damaged} records are damaged and are not used")
+            if missing:
+                problems.append(f"{index.name}: {missing} records point beyond their data file and are not used")
+        for video, row in sorted(self._row.items()):
+            if zlib.crc32(self._payload(row).data) != self._records[row]["payload_crc"]:
+                problems.append(f"{video}: its features in {self._data_files[self._shard[row]].name} are damaged")
+        return problems
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FeatureStore, (self.path,)  # a worker opens the store for itself
+
+    def _index_files(self) -> list[Path]:
+        return sorted(self.path.glob("shard-*.index"))
+
+    def _readable_records(self) -> Iterator[tuple[Path, Records]]:
+        """Each shard's data file with those of its records that can be followed."""
+        for index in self._index_files():
+            records, _ = read_records(index)
+            yield index.with_suffix(".data"), records[self._within_data(index, records)]
+
+    def _within_data(self, index: Path, records: Records) -> npt.NDArray[np.bool_]:
+        """Which records point inside the data file, with a clock that fits."""
+        data = index.with_suffix(".data")
+        size = data.stat().st_size if data.exists() else 0
+        steps, edges, offset = records["steps"], records["edges"], records["offset"]
+        sane = (steps > 0) & (steps < 1 << 31) & ((edges == 0) | (edges == steps + 1)) & (offset >= 0)
+        return np.asarray(sane & (offset <= size - self.manifest.payload_bytes(records)))
+
+    def _row_of(self, video: str) -> int:
+        row = self._row.get(video)
+        if row is None:
+            raise unknown_video(video, self.path, self.videos())
+        return row
+
+    def _payload(self, row: int) -> Bytes:
+        shard, record = int(self._shard[row]), self._records[row]
+        if shard not in self._maps:
+            self._maps[shard] = np.asarray(np.memmap(self._data_files[shard], np.uint8, mode="r"))
+        offset = int(record["offset"])
+        return self._maps[shard][offset : offset + int(self.manifest.payload_bytes(record))]
+
+    def _clock(self, row: int) -> Clock:
+        record = self._records[row]
+        if not record["edges"]:
+            return Clock.uniform(float(record["seconds_per_step"]))
+        return Clock.from_edges(self._payload(row)[: int(record["edges"]) * 8].view("<f8"))
+
+
+def copy_features(source: FeatureSource, store: FeatureStore, videos: Iterable[str] | None = None) -> int:
+    """Copy tracks of any source into a store, in its precision, leaving out what is there; how many were copied.
+
+    It turns other layouts into a store, changes the precision, and packs what many writers wrote into one shard.
+    """
+    missing = [video for video in (source.videos() if videos is None else videos) if video not in store]
+    with store.writer(commit_every=64) as writer:
+        for video in missing:
+            writer.add(video, source.track(video))
+    store.refresh()
+    return len(missing)
+
+
+def _is_free(folder: Path) -> bool:
+    """Whether a store can be made here; a manifest that somebody is writing, or was killed writing, is no obstacle."""
+    return folder.is_dir() and all(file.name.startswith(f".{MANIFEST}") for file in folder.iterdir())
+
+
+def _require_same(folder: Path, found: Manifest, wanted: Manifest) -> None:
+    """Refuse to mix features of different kinds in one store."""
+    if (found.streams, found.dtype) != (wanted.streams, wanted.dtype):
+        raise InputError(
+            f"{folder}: holds {found.dtype} {found.streams}, not {wanted.dtype} {wanted.streams}; choose another folder"
+        )
+    ids = [manifest.recipe.id if manifest.recipe else None for manifest in (found, wanted)]
+    if ids[0] != ids[1]:
+        raise InputError(f"{folder}: holds features of recipe {ids[0]}, not {ids[1]}; choose another folder")

@@ -1,0 +1,1 @@
+"""The metrics of sentences, as arrays over many pairs."""

@@ -1,0 +1,1 @@
+"""The official protocols, one module each."""

@@ -1,0 +1,130 @@
+"""Word numbers of many events become sentences: the text of `Vocabulary.decode`, for a whole batch at a time.
+
+Every word is a piece of text with its space before it, but for clitics, which join the word before them; a sentence is
+its pieces in a row.
+
+Where using a model differs between the paper and the release: what is read, which proposals stay, what is said.
+
+`Captioner` asks one of these objects and knows nothing of the difference itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from densevid.config import Config
+from densevid.data.vocabulary import CLITICS, EOS, PAD, SPECIAL_TOKENS, Vocabulary
+from densevid.inference.nms import Glance, Lengths, Selection, released_end, select, select_released
+from densevid.inference.search import Beams, Speaker, State, beams, greedy_released, plain_greedy
+from densevid.model.proposal_decoder import Proposals
+
+
+class Texts:
+    """Writes the words of one vocabulary."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self.vocabulary = vocabulary
+        pieces = [token if token in CLITICS else f" {token}" for token in vocabulary.tokens]
+        pieces[: len(SPECIAL_TOKENS)] = [""] * len(SPECIAL_TOKENS)
+        self.piece_V = np.array(pieces, dtype=object)
+
+    def __call__(self, words_PL: Tensor) -> list[str]:
+        """The sentence of every row, up to its first `<eos>`."""
+        words = words_PL.numpy()
+        said = np.where((words == EOS).cumsum(axis=1) > 0, PAD, words)
+        texts = ["".join(pieces) for pieces in self.piece_V[said].tolist()]
+        return [self._tidied(text, words[row]) for row, text in enumerate(texts)]
+
+    def _tidied(self, text: str, words_L: npt.NDArray[np.int64]) -> str:
+        """Without the first space; a clitic that has no word before it stands alone."""
+        return text[1:] if text[:1] in ("", " ") else self.vocabulary.decode(words_L.tolist())
+
+
+@dataclass(frozen=True)
+class PaperRules:
+    """A video is read as long as it is, intervals end where it ends, and a sentence ends with `<eos>`."""
+
+    config: Config
+
+    @property
+    def reads_all(self) -> bool:
+        """Whether a video longer than the window is read in several."""
+        return self.config.inference.read != "first-window"
+
+    def steps_read(self, steps: int) -> int:
+        """How many steps the network reads for a video of `steps`, zeros after its own."""
+        return steps
+
+    def end(self, steps: int, seconds_per_step: float) -> float:
+        """Where intervals must end, in steps."""
+        return steps
+
+    @property
+    def mask_floor(self) -> float:
+        """The largest event mask that is taken for none."""
+        return self.config.inference.mask_floor
+
+    def select(self, proposals: Proposals, lengths: Lengths) -> Selection:
+        """The proposals of every video that are captioned."""
+        return self.glance(proposals, lengths, looks=True).selection
+
+    def glance(self, proposals: Proposals, lengths: Lengths, *, looks: bool = False) -> Glance:
+        """The same from the best candidates alone, and whether they were enough, without waiting for the device."""
+        return select(proposals, lengths, self.config.inference, looks=looks)
+
+    def say(self, speaker: Speaker, state: State, events: int, *, looks: bool = True) -> Beams:
+        """What might be said about each event: greedily, or by beam search where the settings ask for more."""
+        return beams(speaker, state, events, self.config.inference, looks=looks)
+
+    def texts(self, vocabulary: Vocabulary) -> Callable[[Tensor], list[str]]:
+        """What writes the words of many events, P x L on the host."""
+        return Texts(vocabulary)
+
+
+@dataclass(frozen=True)
+class ReleasedRules(PaperRules):
+    """The authors' code: zeros up to the window with a learned mask, its own end of a video, words that never stop."""
+
+    @property
+    def reads_all(self) -> bool:
+        """Not unless it is asked for."""
+        return self.config.inference.read == "all"
+
+    def steps_read(self, steps: int) -> int:
+        """The whole window with a learned mask, else the video's own steps."""
+        return steps if self.config.model.mask == "discrete" else self.config.model.window
+
+    def end(self, steps: int, seconds_per_step: float) -> float:
+        """The release's mixed units."""
+        return released_end(steps, seconds_per_step)
+
+    @property
+    def mask_floor(self) -> float:
+        """The release's mask is a raw logit, which says nothing when it is small: only zeros are none."""
+        return 0.0
+
+    def glance(self, proposals: Proposals, lengths: Lengths, *, looks: bool = False) -> Glance:
+        """The release's selection."""
+        return select_released(proposals, lengths, self.config.inference, looks=looks)
+
+    def say(self, speaker: Speaker, state: State, events: int, *, looks: bool = True) -> Beams:
+        """Always `max_words` words; a beam, which the release has not, is the paper's."""
+        if not plain_greedy(self.config.inference):
+            return super().say(speaker, state, events, looks=looks)
+        return greedy_released(speaker, state, events, self.config.inference.max_words)
+
+    def texts(self, vocabulary: Vocabulary) -> Callable[[Tensor], list[str]]:
+        """All words, tidied as text."""
+        if not plain_greedy(self.config.inference):
+            return super().texts(vocabulary)
+        return lambda words_PL: [vocabulary.decode_released(words) for words in words_PL.tolist()]
+
+
+def rules_of(config: Config) -> PaperRules:
+    """The rules that `model.compat` names."""
+    return ReleasedRules(config) if config.model.compat == "released" else PaperRules(config)

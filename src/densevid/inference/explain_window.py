@@ -1,0 +1,234 @@
+"""What is worth a look inside the model: the surest events of the timeline, and proposals from the low end.
+
+Of a timeline without an event the best proposals stand in for them.
+
+One window of a video as the network reads it, to be looked into: what it proposes, and the mask of any event.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from densevid.checkpoint import LoadedModel
+from densevid.errors import InputError
+from densevid.events import Event
+from densevid.inference.compat import rules_of
+from densevid.inference.nms import SHORTEST, WHOLE_VIDEO, Lengths
+from densevid.inference.rescoring import at_changes, compared_by
+from densevid.inference.windows import Windows, cut
+from densevid.intervals import suppress, temporal_iou
+from densevid.model.event_mask import EventMask
+from densevid.model.masked_transformer import EncodedVideo
+from densevid.model.proposal_decoder import Proposals
+from densevid.tracks import FeatureTrack
+
+DIFFERENT = 0.5  # what overlaps a shown one by more than this would show the same again
+UNSURE = 0.7  # the paper shows two proposals scored above .9 and two below .7
+LOW_END = 0.1  # of all proposals: from the least sure of them some are taken that lie apart
+MOST_COMPARED = 2000  # suppression compares all pairs
+GIVEN = -2  # the anchor of an event whose span somebody gave
+
+
+@dataclass(frozen=True)
+class Sought:
+    """Where something to look at was found: the first step of its window, and the number of its anchor in there.
+
+    `WHOLE_VIDEO` is the anchor of what none proposed, `GIVEN` that of a given span. `event` is what the timeline shows
+    of it, its score the confidence that is shown; None where the timeline does not show it.
+    """
+
+    first: int
+    anchor: int
+    event: Event | None = None
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Proposals of a video: first step of the window, anchor in it, interval in steps of the video, score, 0 to 1."""
+
+    first_P: Tensor
+    anchor_P: Tensor
+    interval_P2: Tensor
+    score_P: Tensor
+
+    @classmethod
+    def joined(cls, parts: Sequence[Candidates]) -> Candidates:
+        """Those of several windows."""
+        return cls(*map(torch.cat, zip(*(part._columns for part in parts), strict=True)))
+
+    def at(self, chosen: Tensor) -> Candidates:
+        """Some of them: where a mask is true, or by their numbers and in that order."""
+        return Candidates(*(column[chosen] for column in self._columns))
+
+    def best(self, each: int) -> Candidates:
+        """The surest that show different things."""
+        return self.at(_different(self.interval_P2, self.score_P)[:each])
+
+    def least_sure(self, each: int, shown_S2: Tensor) -> Candidates:
+        """Some of the low end that show nothing again, as far apart in time as can be; the surer first."""
+        new_P = (temporal_iou(self.interval_P2, shown_S2) <= DIFFERENT).all(dim=1) & (self.score_P < UNSURE)
+        others = self.at(new_P)
+        low_L = _different(others.interval_P2, -others.score_P)
+        low = others.at(low_L[: max(each, math.ceil(LOW_END * len(low_L)))])
+        in_time_L = low.interval_P2.mean(dim=1).argsort(stable=True)
+        spread_U = torch.linspace(0, max(0, len(in_time_L) - 1), each).round().long().unique()
+        spread = low.at(in_time_L[spread_U.to(in_time_L.device)] if len(in_time_L) else in_time_L)
+        return spread.at(spread.score_P.argsort(descending=True, stable=True))
+
+    def sought(self) -> list[Sought]:
+        """Where they are found."""
+        return [Sought(*place) for place in zip(self.first_P.tolist(), self.anchor_P.tolist(), strict=True)]
+
+    @property
+    def _columns(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        return self.first_P, self.anchor_P, self.interval_P2, self.score_P
+
+
+def sure_and_unsure(
+    kept: Candidates, told: Sequence[Sought], told_S2: Tensor, each: int
+) -> tuple[list[Sought], list[Sought]]:
+    """The `each` surest events of a timeline that differ, and `each` of the low end of proposals.
+
+    The timeline is at the steps `told_S2`. Without an event the best proposals are the surest. What is unsure and yet
+    in the timeline is known as its event.
+    """
+    if told:
+        confidence_S = torch.tensor([found.event.score if found.event else 0.0 for found in told]).to(told_S2)
+        surest_S = _different(told_S2, confidence_S)[:each]
+        sure, shown_S2 = [told[place] for place in surest_S.tolist()], told_S2[surest_S]
+    else:
+        best = kept.best(each)
+        sure, shown_S2 = best.sought(), best.interval_P2
+    in_timeline = {(found.first, found.anchor): found for found in told}
+    unsure = kept.least_sure(each, shown_S2).sought()
+    return sure, [in_timeline.get((found.first, found.anchor), found) for found in unsure]
+
+
+def _different(interval_P2: Tensor, preference_P: Tensor) -> Tensor:
+    """The numbers of those that no preferred one shows already, the most preferred first."""
+    order_P = preference_P.argsort(descending=True, stable=True)[:MOST_COMPARED]
+    ordered_P2 = interval_P2[order_P]
+    return order_P[suppress(temporal_iou(ordered_P2, ordered_P2) > DIFFERENT)]
+
+
+Span = tuple[float, float]
+
+
+def windows_read(loaded: LoadedModel, track: FeatureTrack) -> Windows:
+    """The windows in which a video is captioned; the first alone where the model's rules read no more."""
+    window = loaded.config.model.window
+    if rules_of(loaded.config).reads_all:
+        return Windows.over(track, window)
+    steps = min(len(track), window)
+    return Windows((0,), steps, steps)
+
+
+@dataclass(frozen=True)
+class MaskedEvent:
+    """An event's interval in steps of its window, its masks, its score and the gate P_e of its mask, if it has them."""
+
+    interval: Span
+    masks: EventMask
+    score: float | None = None
+    gate: float | None = None
+
+
+@dataclass(frozen=True)
+class ReadWindow:
+    """The only window of `windows`: its part of the track, encoded, and all that is proposed in it.
+
+    `begin` is its first second, and what the network reads is `features_1TF`.
+    """
+
+    loaded: LoadedModel
+    windows: Windows
+    part: FeatureTrack
+    begin: float
+    features_1TF: Tensor
+    video: EncodedVideo
+    proposals: Proposals
+
+    @classmethod
+    def of(cls, loaded: LoadedModel, track: FeatureTrack, windows: Windows, first: int) -> ReadWindow:
+        """The window of a track that begins with the step `first`."""
+        only = replace(windows, starts=(first,))
+        part = only.part(track, 0)
+        model, config, steps = loaded.model, loaded.config, len(part)
+        with np.errstate(over="ignore"):
+            values = np.asarray(part.values, dtype=np.float32)
+        if not np.isfinite(values).all():
+            raise InputError("its features hold NaN, infinity or numbers too large for float32")
+        values = np.pad(values, ((0, rules_of(config).steps_read(steps) - steps), (0, 0)))
+        features_1TF = torch.from_numpy(values)[None].to(model.device)
+        valid_1T = torch.ones(features_1TF.shape[:2], dtype=torch.bool, device=model.device)
+        video, own_1 = model.encode(features_1TF, valid_1T), torch.tensor([steps], device=model.device)
+        compared_1TC = compared_by(loaded.expected_on(model.device), config.inference)(features_1TF)
+        proposals = at_changes(model.propose(video), compared_1TC, own_1, config.inference)
+        return cls(loaded, only, part, float(track.seconds(first)), features_1TF, video, proposals)
+
+    @property
+    def first(self) -> int:
+        """Its first step."""
+        return self.windows.starts[0]
+
+    def kept(self) -> Candidates:
+        """The proposals that a dense list would have, but for those that the borders of the window cut."""
+        chosen = rules_of(self.loaded.config).select(self.proposals, self._lengths)
+        anchor_K = chosen.anchor_BK[0, chosen.kept_BK[0]]
+        inside_K2 = self.proposals.intervals_BA2[0, anchor_K].clamp(0, len(self.part))  # the release reaches beyond
+        interval_K2 = inside_K2 + self.first
+        whole_K = ~cut(self.windows, interval_K2[None])[0] & (inside_K2[:, 1] - inside_K2[:, 0] > SHORTEST)
+        anchor_P = anchor_K[whole_K]
+        score_P = self.proposals.scores_BA[0, anchor_P]
+        return Candidates(torch.full_like(anchor_P, self.first), anchor_P, interval_K2[whole_K], score_P)
+
+    def masked(self, sought: Sought) -> MaskedEvent:
+        """An event that was found here: by an anchor, by none, or by whoever gave its span."""
+        if sought.anchor == GIVEN and sought.event is not None:
+            begin, end = self.part.clock.steps([sought.event.start - self.begin, sought.event.end - self.begin])
+            return self._window_alone((max(0.0, float(begin)), float(end)))
+        if sought.anchor == WHOLE_VIDEO:
+            return self._window_alone((0.0, float(len(self.part))))
+        anchor_1 = torch.tensor([sought.anchor], device=self.loaded.model.device)
+        picked = self.proposals.pick(torch.zeros_like(anchor_1), anchor_1)
+        start, end = picked.intervals_P2[0].clamp(0, len(self.part)).tolist()
+        score = float(self.proposals.scores_BA[0, sought.anchor])
+        gate = float(picked.logits_P[0].sigmoid()) if self.loaded.config.model.mask == "gated" else None
+        return MaskedEvent((start, end), self.masks(anchor_1), score, gate)
+
+    def masks(self, anchor_P: Tensor) -> EventMask:
+        """The masks that proposals are captioned under."""
+        picked = self.proposals.pick(torch.zeros_like(anchor_P), anchor_P)
+        limit_P = torch.full_like(picked.logits_P, float(self._lengths.limit_B[0]))
+        return self.loaded.model.event_mask(picked, self.proposals.steps, limit_P)
+
+    def masks_of(self, anchors: Sequence[int]) -> Tensor:
+        """The masks that are applied to anchors, P x T; an anchor of -1 is all of the window."""
+        if not len(self.proposals.anchors_A2):
+            return torch.ones(len(anchors), len(self.part))
+        anchor_P = torch.tensor(anchors, dtype=torch.long, device=self.loaded.model.device)
+        mask_PT = self.masks(anchor_P.clamp(min=0)).mask_PT
+        return torch.where(anchor_P[:, None] < 0, 1.0, mask_PT)[:, : len(self.part)]
+
+    def _window_alone(self, interval: Span) -> MaskedEvent:
+        """What is captioned as it is given, without a learned mask."""
+        device = self.loaded.model.device
+        mask_1T = self.loaded.model.segment_mask(
+            torch.tensor([interval], device=device), self.proposals.steps, torch.tensor([len(self.part)], device=device)
+        )
+        return MaskedEvent(interval, EventMask(mask_1T, mask_1T, None))
+
+    @property
+    def _lengths(self) -> Lengths:
+        """As `uploads.py` has them."""
+        rules, steps = rules_of(self.loaded.config), len(self.part)
+        counts = (steps, rules.steps_read(steps), rules.end(steps, self.part.clock.seconds_per_step))
+        device = self.loaded.model.device
+        dtype = torch.float32 if device.type == "mps" else torch.float64
+        return Lengths(*torch.tensor(counts, dtype=dtype, device=device)[:, None])

@@ -1,0 +1,1 @@
+"""What is fitted after training: confidence, word prior, actionness."""

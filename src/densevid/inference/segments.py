@@ -1,0 +1,80 @@
+"""What happens in spans that somebody gives: in a video longer than the model's window each is read around itself."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import chain
+from typing import TypeGuard
+
+import numpy as np
+
+from densevid.events import Event
+from densevid.inference.batches import ReadTrack
+from densevid.inference.captioner import Captioner, Segments
+from densevid.inference.windows import Windows, exceeds
+from densevid.tracks import FeatureTrack
+
+Part = tuple[FeatureTrack | ReadTrack, Segments]
+MOMENT = 1e-6  # seconds: what is left of a span that ends before its window begins
+
+
+def caption_segments(captioner: Captioner, track: FeatureTrack | ReadTrack, segments: Segments) -> list[Event]:
+    """The sentence of every span, in their order; the spans are reported as they were given."""
+    return next(caption_segments_many(captioner, [(track, segments)]))
+
+
+def caption_segments_many(captioner: Captioner, told: Iterable[Part]) -> Iterator[list[Event]]:
+    """The same for many videos, in their order; parts of long ones and whole short ones share batches."""
+    waiting: deque[tuple[int, Segments]] = deque()  # of every video the number of its parts, and its spans
+
+    def parts() -> Iterator[Part]:
+        for track, segments in told:
+            own = _parts(captioner, track, segments)
+            waiting.append((len(own), segments))
+            yield from own
+
+    spoken: list[list[Event]] = []
+    for events in captioner.caption_segments_many(parts()):
+        spoken.append(events)
+        if len(spoken) == waiting[0][0]:
+            _, segments = waiting.popleft()
+            pairs = zip(chain.from_iterable(spoken), segments, strict=True)
+            yield [replace(event, start=start, end=end) for event, (start, end) in pairs]
+            spoken = []
+
+
+def unseen(captioner: Captioner, track: FeatureTrack | ReadTrack, segments: Segments) -> int:
+    """How many spans begin after all that is read, so that the last step stands in for them."""
+    if not is_long(track, captioner):
+        return captioner.unseen(track, segments)
+    starts = track.clock.steps([start for start, _ in segments])
+    return int((starts >= len(track)).sum())
+
+
+def is_long(track: FeatureTrack | ReadTrack, captioner: Captioner) -> TypeGuard[FeatureTrack]:
+    """Whether a video is read in more than one window."""
+    return captioner.rules.reads_all and exceeds(track, captioner.config.model.window)
+
+
+def _parts(captioner: Captioner, track: FeatureTrack | ReadTrack, segments: Segments) -> list[Part]:
+    """The video with all its spans or, of a long one, a window for each span, in whose time it is told."""
+    if not segments or not is_long(track, captioner):
+        return [(captioner.read(track), segments)]
+    windows = Windows(first_steps(captioner, track, segments), captioner.config.model.window, len(track))
+    begins = track.seconds(windows.starts).tolist()
+    return [
+        (windows.part(track, number), [(max(0.0, start - begin), max(MOMENT, end - begin))])
+        for number, ((start, end), begin) in enumerate(zip(segments, begins, strict=True))
+    ]
+
+
+def first_steps(captioner: Captioner, track: FeatureTrack | ReadTrack, segments: Segments) -> tuple[int, ...]:
+    """Where the window of each begins: with the video if it holds it, else so that the span is in its middle."""
+    if not segments or not is_long(track, captioner):
+        return (0,) * len(segments)
+    window = captioner.config.model.window
+    steps_S2 = np.clip(track.clock.steps(np.asarray(segments)), 0, len(track))
+    around_S = np.clip(np.floor(steps_S2.mean(axis=1) - window / 2), 0, len(track) - window).astype(int)
+    return tuple(np.where(steps_S2[:, 1] <= window, 0, around_S).tolist())

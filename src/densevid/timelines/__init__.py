@@ -1,0 +1,1 @@
+"""Trimmed captioned clips become untrimmed, annotated timelines."""

@@ -1,0 +1,247 @@
+"""How much the sentences that people wrote about one clip agree, so that what most of them say is learnt more often.
+
+Of twenty sentences about a clip some are odd: a detail, a guess, another language. A sentence agrees with the others as
+far as it has rare words and phrases in common with them: the mean cosine of their n-grams of order 1 to 4, weighed by
+log(N / df) over the N clips of the split, as CIDEr does. `training.consensus` says how much that matters: the chance of
+a sentence is proportional to exp(consensus z), z its agreement in standard deviations around the mean of its clip.
+
+Which human sentences hold for which clips: what makes shots of different clips one event.
+
+A sentence holds for a clip if a sentence that someone wrote about that clip says at least as much: all its content
+words are among that one's. "A person cuts an onion" holds for a clip with "The lady is cutting onions in a kitchen",
+because a lady is a person. Words are compared by a light English stem; a collection in another language still works,
+by whole words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from densevid.data.vocabulary import grams, tokenize
+from densevid.timelines.clips import Clip
+
+ORDERS = 4
+Gram = tuple[str, ...]
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """The agreement of every sentence, in standard deviations; of one that several clips have, the mean over these."""
+
+    deviation: dict[str, float]
+
+    @classmethod
+    def of(cls, clips: Sequence[Clip]) -> Agreement:
+        """Compare the sentences of each clip with one another."""
+        told = [[tokenize(sentence) for sentence in clip.captions] for clip in clips]
+        inside = ({gram for words in sentences for gram in _all_grams(words)} for sentences in told)
+        frequency = Counter(gram for found in inside for gram in found)
+        rarity = {gram: float(np.log(len(clips) / count)) for gram, count in frequency.items()}
+        deviations = defaultdict(list)
+        for clip, sentences in zip(clips, told, strict=True):
+            for sentence, deviation in zip(clip.captions, _deviations(sentences, rarity), strict=True):
+                deviations[sentence].append(float(deviation))
+        return cls({sentence: float(np.mean(values)) for sentence, values in deviations.items()})
+
+    def chances(self, sentences: Sequence[str], consensus: float) -> Floats:
+        """How often each of these is to be heard; they add up to one."""
+        weight_S = np.array([consensus * self.deviation.get(sentence, 0.0) for sentence in sentences])
+        chance_S = np.exp(weight_S - weight_S.max())
+        return np.asarray(chance_S / chance_S.sum())
+
+
+def _deviations(sentences: Sequence[Sequence[str]], rarity: dict[Gram, float]) -> Floats:
+    """Of one clip's sentences."""
+    if len(sentences) < 2:
+        return np.zeros(len(sentences))
+    common_S = np.zeros(len(sentences))
+    for order in range(1, ORDERS + 1):
+        counts = [Counter(grams(words, order)) for words in sentences]
+        place = {gram: number for number, gram in enumerate({gram for count in counts for gram in count})}
+        weight_SG = np.zeros((len(sentences), len(place)))
+        for weight_G, count in zip(weight_SG, counts, strict=True):
+            weight_G[[place[gram] for gram in count]] = [rarity[gram] * times for gram, times in count.items()]
+        length_S1 = np.linalg.norm(weight_SG, axis=1, keepdims=True)
+        direction_SG = np.divide(weight_SG, length_S1, out=np.zeros_like(weight_SG), where=length_S1 > 0)
+        common_S += direction_SG @ direction_SG.sum(axis=0) - (direction_SG**2).sum(axis=1)
+    spread = common_S.std()
+    return np.asarray((common_S - common_S.mean()) / spread) if spread > 0 else np.zeros(len(sentences))
+
+
+def _all_grams(words: Sequence[str]) -> list[Gram]:
+    return [gram for order in range(1, ORDERS + 1) for gram in grams(words, order)]
+
+
+FUNCTION_WORDS = """
+a an the is are was were be been being am do does did has have had his her hers their its it him them they he she we
+you i my your our this that these those there here some any all one two three and or but as of to in on at by for with
+from into onto upon off out up down over under about around through across near next behind front inside outside while
+when then also very just so too not no s t who which what how together using something thing things another other each
+"""
+SAME = {
+    "guy": "man", "men": "man", "gentleman": "man", "male": "man", "lady": "woman", "ladies": "woman",
+    "women": "woman", "female": "woman", "someone": "person", "somebody": "person", "people": "person",
+    "human": "person", "kid": "child", "kids": "child", "children": "child", "infant": "baby", "bicycle": "bike",
+    "speak": "talk", "speaking": "talk", "speaks": "talk", "ran": "run", "sang": "sing", "rode": "ride",
+}  # fmt: skip
+# What is said with a word on the right is also true with the word on its left.
+KINDS = {
+    "person": "man woman boy girl child baby chef player singer soldier dancer teenager toddler actor",
+    "child": "boy girl baby toddler",
+    "cut": "slice chop dice mince carve",
+    "cook": "fry boil bake grill roast saute",
+    "vegetable": "onion potato potatoe carrot tomato cucumber pepper garlic cabbage broccoli celery mushroom ginger",
+    "fruit": "apple banana orange lemon pineapple mango watermelon strawberry",
+    "meat": "chicken beef pork bacon steak sausage ham",
+    "seafood": "fish shrimp prawn crab lobster",
+    "food": "vegetable fruit meat seafood egg bread cake pizza pasta noodle rice soup salad sandwich dough tofu",
+    "dog": "puppy",
+    "cat": "kitten",
+    "bird": "parrot duck owl penguin chicken",
+    "animal": "dog cat bird horse monkey panda bear tiger lion elephant rabbit hamster squirrel cow sheep goat pig fox",
+    "instrument": "guitar piano flute violin drum keyboard trumpet saxophone cello",
+    "music": "instrument song",
+    "car": "jeep van suv",
+    "vehicle": "car truck bus bike motorcycle motorbike scooter train tractor",
+    "fight": "box wrestle",
+    "run": "jog sprint",
+}
+# Words that tell nothing about what is to be seen: a sentence of these and people alone makes no event.
+VAGUE_WORDS = """
+do doing make making show get take put have look start try go come use see give video clip scene camera tv television
+movie film trailer episode program commercial advertisement
+"""
+MOST_WORDS = 7
+
+
+@dataclass(frozen=True, eq=False)
+class SharedSentences:
+    """The meanings (sets of content words) that at least two sources share, and the clips for which each holds.
+
+    `holds_KN[k, n]`: meaning k holds for clip n. `meaning_S` gives each sentence its meaning, -1 if nobody shares it;
+    `sentences` stand clip after clip, those of clip n being `first_N[n] .. first_N[n + 1]`.
+    """
+
+    holds_KN: npt.NDArray[np.bool_]
+    telling_K: npt.NDArray[np.bool_]
+    sentences: tuple[str, ...]
+    meaning_S: npt.NDArray[np.int64]
+    first_N: npt.NDArray[np.int64]
+
+    def about(self, clip: int) -> range:
+        """The sentences of one clip."""
+        return range(int(self.first_N[clip]), int(self.first_N[clip + 1]))
+
+    def common(self, clips: Sequence[int], without: Sequence[int] = (), meaning: int | None = None) -> list[str]:
+        """What can be said of all these clips and of none `without`, each text once.
+
+        Of a single clip that is all that people said of it; of several, what holds for each; and whatever was said
+        anywhere with the `meaning` that they share.
+        """
+        indices = np.concatenate([np.arange(self.first_N[clip], self.first_N[clip + 1]) for clip in clips])
+        meaning_I = self.meaning_S[indices]
+        shared_I = meaning_I >= 0
+        true_I = np.ones_like(shared_I)
+        if len(clips) > 1:
+            true_I = shared_I & self.holds_KN[meaning_I[:, None], list(clips)].all(axis=1)
+        if len(without):
+            true_I &= ~(shared_I & self.holds_KN[meaning_I[:, None], list(without)].any(axis=1))
+        alike = self.with_meaning.get(meaning, ()) if meaning is not None else ()
+        return list(dict.fromkeys([self.sentences[index] for index in (*indices[true_I].tolist(), *alike)]))
+
+    @cached_property
+    def with_meaning(self) -> dict[int, list[int]]:
+        """For every meaning the sentences that have it."""
+        found: defaultdict[int, list[int]] = defaultdict(list)
+        for index, meaning in enumerate(self.meaning_S.tolist()):
+            found[meaning].append(index)
+        found.pop(-1, None)
+        return dict(found)
+
+
+def content_words(sentence: str) -> frozenset[str]:
+    """The stems of what a sentence is about."""
+    words = re.findall(r"[^\W\d_]+", sentence.lower())
+    return frozenset(_stem(SAME.get(word, word)) for word in words if word not in SILENT)
+
+
+def implied(words: frozenset[str]) -> frozenset[str]:
+    """The words and all that they imply: an onion is a vegetable, and food."""
+    return words.union(*(IMPLIED[word] for word in words if word in IMPLIED))
+
+
+def find_shared_sentences(captions: Sequence[Sequence[str]], sources: Sequence[str]) -> SharedSentences:
+    """Compare every sentence with every clip; `captions[n]` are the sentences of clip n."""
+    texts = tuple(text for sentences in captions for text in sentences)
+    first_N = np.cumsum([0, *map(len, captions)])
+    words_of = [content_words(text) for text in texts]
+    postings = _postings(map(implied, words_of))
+    clip_S = np.repeat(np.arange(len(captions)), np.diff(first_N))
+    source_N = np.unique(np.asarray(sources), return_inverse=True)[1]
+
+    number: dict[frozenset[str], int] = {}
+    rows: list[npt.NDArray[np.bool_]] = []
+    telling: list[bool] = []
+    for words in dict.fromkeys(words_of):
+        if not 2 <= len(words) <= MOST_WORDS:
+            continue
+        clips = np.unique(clip_S[_all_of(words, postings)])
+        if len(np.unique(source_N[clips])) > 1:
+            number[words] = len(rows)
+            rows.append(np.bincount(clips, minlength=len(captions)).astype(bool))
+            telling.append(bool(words - PEOPLE - VAGUE))
+    meaning_S = np.array([number.get(words, -1) for words in words_of], dtype=np.int64)
+    holds_KN = np.array(rows, dtype=bool).reshape(len(rows), len(captions))
+    return SharedSentences(holds_KN, np.array(telling, dtype=bool), texts, meaning_S, first_N)
+
+
+def _postings(words_of: Iterable[frozenset[str]]) -> dict[str, npt.NDArray[np.int64]]:
+    """For every word the sentences that have it, in order."""
+    found: defaultdict[str, list[int]] = defaultdict(list)
+    for index, words in enumerate(words_of):
+        for word in words:
+            found[word].append(index)
+    return {word: np.array(indices) for word, indices in found.items()}
+
+
+def _all_of(words: frozenset[str], postings: dict[str, npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
+    """The sentences that have all of the words, rarest word first."""
+    rarest, *others = sorted((postings[word] for word in words), key=len)
+    for other in others:
+        place = np.searchsorted(other, rarest)
+        rarest = rarest[(place < len(other)) & (other[np.minimum(place, len(other) - 1)] == rarest)]
+    return rarest
+
+
+def _stem(word: str) -> str:
+    """Cut the endings that English verbs and plurals take: slices, sliced, slicing -> slic."""
+    for ending in ("ing", "ed", "es", "s", "e"):
+        if word.endswith(ending) and len(word) - len(ending) >= 3:
+            word = word[: -len(ending)]
+            break
+    return word[:-1] if len(word) > 3 and word[-1] == word[-2] else word
+
+
+def _all_implied() -> dict[str, frozenset[str]]:
+    """KINDS by stem, the other way round and followed to the end."""
+    kinds = {_stem(kind): frozenset(map(_stem, words.split())) for kind, words in KINDS.items()}
+    implied_by: dict[str, frozenset[str]] = {}
+    for _ in kinds:  # as often as a chain can be long
+        for kind, words in kinds.items():
+            for word in words:
+                implied_by[word] = implied_by.get(word, frozenset()) | {kind} | implied_by.get(kind, frozenset())
+    return implied_by
+
+
+SILENT = frozenset(FUNCTION_WORDS.split())
+IMPLIED = _all_implied()
+PEOPLE = frozenset(word for word, kinds in IMPLIED.items() if "person" in kinds) | {"person"}
+VAGUE = frozenset(map(_stem, VAGUE_WORDS.split()))

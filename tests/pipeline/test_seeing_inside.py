@@ -1,0 +1,119 @@
+"""Seeing inside: the masks on the page, and the figures of `--explain`."""
+
+from __future__ import annotations
+
+import html
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import densevid
+from densevid.cli import main
+from densevid.data.extraction import extract_many
+from densevid.events import read_events
+from densevid.pipeline.cache import Cache
+from densevid.pipeline.captioner import VideoCaptioner
+from densevid.pipeline.model_registry import find_model
+from densevid.pipeline.outputs import Target
+from densevid.pipeline.page import timeline_document
+from densevid.pipeline.result import FoundEvents, VideoCaptions
+from densevid.pipeline.selection import Choice, ChosenEvents
+from helpers.made_videos import constant, make_video
+
+
+def test_masks_lie_where_the_events_are(clip) -> None:
+    captioner = densevid.load()
+    captions = captioner.caption_file(clip, "clip", Choice(dense=True))
+    assert len(captions.masks) == len(captions.events) > 1
+    assert {(mask.start, round(mask.end)) for mask in captions.masks} == {(0.0, 6)}
+    check_masks(captions)
+
+
+def test_masks_of_a_long_video_lie_in_the_window_of_each_event(tmp_path) -> None:
+    """50 seconds are 100 steps, the model's window is 40."""
+    bright = lambda number: np.full((64, 64, 3), 60 * (number // 25 % 5), np.uint8)  # noqa: E731
+    video = make_video(tmp_path / "long.mp4", constant(50.0, fps=5), size=(64, 64), picture=bright)
+    captions = densevid.load().caption_file(video, "long", Choice(top=12))
+    assert len({mask.start for mask in captions.masks}) > 2 and max(mask.end for mask in captions.masks) > 45
+    check_masks(captions)
+    for event, mask in zip(captions.events, captions.masks, strict=True):
+        assert mask.end - mask.start == pytest.approx(20.0, abs=0.5)
+        assert mask.start - 0.01 <= event.start < event.end <= mask.end + 0.01
+
+
+def test_of_very_many_events_the_surest_have_masks_and_pictures(video, monkeypatch) -> None:
+    monkeypatch.setattr("densevid.pipeline.selection.MOST_MASKS", 3)
+    monkeypatch.setattr("densevid.pipeline.page.MOST_THUMBNAILS", 4)
+    captions = VideoCaptioner(find_model(), cache=Cache(None)).caption_file(video, "clip", Choice(dense=True))
+    ranked = sorted(captions.events, key=lambda event: -event.score)
+    masked = {event for event, mask in zip(captions.events, captions.masks, strict=True) if mask}
+    assert len(ranked) > 4 and masked == set(ranked[:3])
+    shown = timeline_document(captions, Target(video.with_suffix(""))).events
+    assert {each.event for each in shown if each.thumbnail} == set(ranked[:4])
+    kept = FoundEvents(1.0, None, ChosenEvents(captions.events, captions.masks))
+    assert FoundEvents.of(json.loads(json.dumps(kept.as_plain()))) == kept
+
+
+def check_masks(captions: VideoCaptions) -> None:
+    """An event was told from inside its span more than from outside."""
+    assert len(captions.masks) == len(captions.events)
+    for event, mask in zip(captions.events, captions.masks, strict=True):
+        centres = mask.start + (np.arange(len(mask.values)) + 0.5) * (mask.end - mask.start) / len(mask.values)
+        inside = (centres > event.start) & (centres < event.end)
+        if inside.any() and not inside.all():
+            assert np.mean(np.array(mask.values)[inside]) > np.mean(np.array(mask.values)[~inside])
+
+
+def test_explain_draws_what_the_model_saw(video) -> None:
+    assert main(["caption", str(video), "--explain", "--format", "html"]) == 0
+    figures = [video.parent / f"clip.densevid.{name}.png" for name in ("masks", "words", "entropy")]
+    assert all(figure.read_bytes().startswith(b"\x89PNG") for figure in figures)
+    assert (video.parent / "clip.densevid.html").read_text().count("<figure>") == 3
+
+
+def test_a_store_is_explained_by_its_features_alone(clip, tmp_path, capsys) -> None:
+    extract_many([clip], tmp_path / "store", backbone="appearance", workers=1)
+    words = ["--explain", "--format", "html"]
+    assert main(["caption", str(tmp_path / "store"), *words]) == 0
+    assert main(["caption", str(clip), "--out", str(tmp_path / "direct"), *words]) == 0
+    for name in ("masks", "words", "entropy"):
+        figures = [tmp_path / place / f"clip.densevid.{name}.png" for place in ("store-captions", "direct")]
+        assert figures[0].read_bytes() == figures[1].read_bytes()
+    assert capsys.readouterr().err == ""
+
+
+def test_where_there_is_nothing_to_explain_a_line_says_so(tmp_path, capsys) -> None:
+    """The shortest anchor has two steps, of half a second."""
+    short = make_video(tmp_path / "short.mp4", constant(0.4))
+    assert main(["caption", str(short), "--explain", "--format", "html"]) == 0
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "short.mp4: there is nothing to explain" in said
+
+
+def described(page: Path, figure: str) -> str:
+    """What a page says of a figure."""
+    return html.unescape(page.read_text().split(f"<strong>{figure}")[1].split("</figcaption>")[0])
+
+
+@pytest.mark.parametrize("asked", [[], ["--top", "3"], ["--dense"]], ids=str)
+def test_explain_shows_the_surest_event_of_the_timeline_by_the_number_of_the_page(video, asked) -> None:
+    assert main(["caption", str(video), *asked, "--explain", "--format", "html,json"]) == 0
+    surest = max(read_events(video.parent / "clip.densevid.json")["clip"], key=lambda event: event.score)
+    percent = f"{round(100 * surest.score)}% sure"
+    said = described(video.parent / "clip.densevid.html", "Where each word looked.")
+    assert said.index(f"“{surest.sentence}”") < said.index(percent), "the first is the surest"
+    assert f"({percent}" in described(video.parent / "clip.densevid.html", "Event masks.")
+
+
+def test_explain_shows_given_spans_and_what_was_found_where_none_is_asked_for(video, tmp_path) -> None:
+    (tmp_path / "spans.txt").write_text("1 3\n2 6\n")
+    assert (
+        main(["caption", str(video), "--segments", str(tmp_path / "spans.txt"), "--explain", "--format", "html"]) == 0
+    )
+    assert "0:01.0–0:03.0, given span" in described(video.parent / "clip.densevid.html", "Where each word looked.")
+    captioner = VideoCaptioner(find_model(), cache=Cache(None))
+    empty = replace(captioner.caption_file(video, "clip", Choice()), events=(), masks=(), origins=())
+    assert "best proposals" in captioner.explained(empty, captioner.track(video).track)[1].title

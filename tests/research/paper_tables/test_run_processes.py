@@ -1,0 +1,120 @@
+"""Runs that share a device are processes of their own: they end with their command, and alone if they are killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+SCRIPT = """
+import multiprocessing, os, sys, time
+from research.paper_tables.run_processes import end_with
+
+def run(parent, note):
+    end_with(parent)
+    open(note, "w").write(str(os.getpid()))
+    time.sleep(120)
+
+if __name__ == "__main__":
+    process = multiprocessing.get_context("spawn").Process(target=run, args=(os.getpid(), sys.argv[1] + ".new"))
+    process.start()
+    while not os.path.exists(sys.argv[1] + ".new") or not open(sys.argv[1] + ".new").read():
+        time.sleep(0.05)
+    os.rename(sys.argv[1] + ".new", sys.argv[1])
+    time.sleep(120)
+"""
+
+SEVERAL = """
+import json, os, signal, sys, time
+from research.paper_tables.run_processes import finished
+
+def work(item):
+    with open(os.path.join(sys.argv[1], f"{item}-{os.getpid()}"), "w"):
+        pass
+    if item == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if item == "raising":
+        raise RuntimeError("CUDA error:\\nno device")
+    if item == "leaving":
+        os._exit(3)
+    if item == "long":
+        return "x" * 1_000_000
+    if item in ("forever", "interrupted"):
+        if item == "interrupted":
+            os.kill(os.getppid(), signal.SIGINT)
+        time.sleep(120)
+    time.sleep(0.3)
+    return "told" if item == "telling" else None
+
+if __name__ == "__main__":
+    try:
+        for item, error in finished(work, sys.argv[3:], int(sys.argv[2])):
+            print(json.dumps([item, error]), flush=True)
+    except KeyboardInterrupt:
+        sys.exit(130)
+"""
+
+
+def several(folder: Path, at_once: int, *items: str) -> tuple[int, dict[str, str | None]]:
+    """The exit code, and what became of each."""
+    (folder / "script.py").write_text(SEVERAL)
+    (folder / "ran").mkdir()
+    command = [sys.executable, str(folder / "script.py"), str(folder / "ran"), str(at_once), *items]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=110)
+    assert "Traceback" not in done.stderr, done.stderr
+    return done.returncode, dict(json.loads(line) for line in done.stdout.splitlines())
+
+
+def test_a_killed_run_takes_no_other_with_it(tmp_path: Path) -> None:
+    items = ["before", "killed", "raising", "leaving", "telling", "long", "after"]
+    code, found = several(tmp_path, 2, *items)
+    assert code == 0 and set(found) == set(items)
+    assert found["before"] is found["after"] is None and found["telling"] == "told"
+    assert found["killed"] == "its process was killed by SIGKILL, as when memory runs out"
+    assert found["raising"] == "RuntimeError: CUDA error: no device" and set(found["long"] or "") == {"x"}
+    assert found["leaving"] == "its process ended with code 3"
+    processes = [path.name.rpartition("-") for path in (tmp_path / "ran").iterdir()]
+    assert len({number for _, _, number in processes}) == len(items), "each in a process of its own, once"
+
+
+def test_an_interrupted_command_leaves_nothing_running(tmp_path: Path) -> None:
+    code, found = several(tmp_path, 2, "forever", "interrupted", "never begun")
+    assert code == 130 and not found
+    processes = [int(path.name.rpartition("-")[2]) for path in (tmp_path / "ran").iterdir()]
+    assert processes and _soon(lambda: not any(map(_runs, processes)), 20)
+    assert not list((tmp_path / "ran").glob("never*"))
+
+
+def test_a_run_ends_with_the_command_that_began_it(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT)
+    note = tmp_path / "pid"
+    with subprocess.Popen([sys.executable, str(tmp_path / "script.py"), str(note)]) as command:
+        assert _soon(note.exists, 60)
+        child = int(note.read_text())
+        assert _runs(child)
+        command.send_signal(signal.SIGKILL)
+    assert _soon(lambda: not _runs(child), 20)
+
+
+def _runs(process: int) -> bool:
+    """Whether it is there and not a zombie that nobody has buried."""
+    try:
+        os.kill(process, 0)
+        state = Path(f"/proc/{process}/stat")
+        return not state.exists() or state.read_text().rpartition(")")[2].split()[0] != "Z"
+    except (ProcessLookupError, FileNotFoundError):
+        return False
+
+
+def _soon(holds: object, seconds: float) -> bool:
+    assert callable(holds)
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if holds():
+            return True
+        time.sleep(0.1)
+    return False

@@ -1,0 +1,61 @@
+"""A sentence holds for a clip if something said of the clip says at least as much."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from densevid.timelines.sentences import content_words, find_shared_sentences, implied
+from helpers.clip_collections import ACTIONS, sentences
+
+
+def test_forms_of_a_word_are_one_word() -> None:
+    assert content_words("A man slices onions.") == content_words("the MEN were slicing an onion")
+    assert content_words("Two dogs are running") == content_words("a dog runs")
+
+
+def test_what_is_implied_follows_the_chain() -> None:
+    words = implied(content_words("a lady is chopping carrots"))
+    assert content_words("a person cuts vegetables") <= words
+    assert content_words("a woman is cutting food") <= words
+    assert not content_words("a man is cutting food") <= words
+    assert not content_words("a person") & implied(content_words("frying an egg"))
+
+
+def test_it_holds_exactly_where_the_rule_says() -> None:
+    rng = np.random.default_rng(3)
+    captions = [sentences(rng, ACTIONS[int(rng.integers(len(ACTIONS)))]) for _ in range(40)]
+    sources = [f"source{number // 2}" for number in range(40)]
+    said = find_shared_sentences(captions, sources)
+    assert [said.sentences[i] for i in said.about(7)] == captions[7]
+    for index, text in enumerate(said.sentences):
+        words = content_words(text)
+        holds = [any(words <= implied(content_words(other)) for other in clip) for clip in captions]
+        shared = len({source for source, yes in zip(sources, holds, strict=True) if yes}) > 1
+        meaning = said.meaning_S[index]
+        assert (meaning >= 0) == (shared and 2 <= len(words) <= 7)
+        if meaning >= 0:
+            assert said.holds_KN[meaning].tolist() == holds
+
+
+def test_sentences_of_several_clips_hold_for_each_and_not_for_the_others() -> None:
+    captions = [
+        ["A man is playing a guitar on a stage.", "A man plays a guitar."],
+        ["The guy is playing guitar at home.", "A man with a hat"],
+        ["A man is cooking."],
+    ]
+    said = find_shared_sentences(captions, ["a", "b", "c"])
+    assert said.common([0]) == captions[0]
+    assert said.common([0, 1]) == ["A man plays a guitar."]
+    assert said.common([0], without=[1]) == ["A man is playing a guitar on a stage."]
+    assert said.common([0, 2]) == []
+
+
+def test_sentences_about_people_doing_nothing_in_particular_are_not_telling() -> None:
+    captions = [
+        ["A man is doing something.", "A man is dancing."],
+        ["A man does it in a hall.", "A boy and a man dance."],
+    ]
+    said = find_shared_sentences(captions, ["a", "b"])
+    telling = {said.sentences[i]: bool(said.telling_K[k]) for i, k in enumerate(said.meaning_S) if k >= 0}
+    assert telling["A man is dancing."]
+    assert not telling.get("A man is doing something.", False)
