@@ -123,13 +123,13 @@ def _seconds(work: Callable[[], object]) -> float:
     return min(first.elapsed_time(last) for first, last in marks) / 1e3
 
 
-EVENTS = (10, 186, 640, 2976)  # the best of one video, all of one, the best of 64, all of sixteen
-STEPS, HEADS, CALLS, REPLAYS = 480, 8, 10, 3
+EVENT_COUNTS = (10, 186, 640, 2976)  # the best of one video, all of one, the best of 64, all of sixteen
+HEADS, CALLS, REPLAYS = 8, 10, 3
 
 
 def print_readings(width: int, device: torch.device) -> None:
     """A table for every number of events."""
-    for events in EVENTS:
+    for events in EVENT_COUNTS:
         print(f"{events} events of {STEPS} slots, width {width}: ms, TB/s, largest difference, reading", flush=True)
         print("\n".join(reading_lines(events, width, device)), flush=True)
 

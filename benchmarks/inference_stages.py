@@ -1,6 +1,6 @@
 """Where the time of captioning goes, and which choice is best: tables that stand at the end of the output, short.
 
-Stages are timed in the real thing (`inference/stage_times.py`): on the host's clock, and on the device between its marks.
+Stages are timed in the real thing (`inference/stage_times.py`): on the host's clock, and on the device.
 Stages on the device that wait for the host show the waiting, too; what the device can do alone, the parts show.
 """
 

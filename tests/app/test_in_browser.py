@@ -23,7 +23,7 @@ from helpers.running_server import running, served
 from helpers.tiny_captioner import write_tiny_model
 
 VIDEOS = Path(__file__).parents[2] / ".." / "shared" / "data" / "videos"
-SCRIPT = Path(__file__).with_name("play_captioner.py")
+SCRIPT = Path(__file__).parents[1] / "helpers" / "play_captioner.py"
 LONG = 120_000  # milliseconds
 MARKUP = "<img src=x onerror=alert(1)>&amp;.mp4"
 

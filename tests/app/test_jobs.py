@@ -24,7 +24,7 @@ from densevid.app.settings import Limits, Settings
 from densevid.errors import InputError
 from helpers.made_videos import constant, make_sound, make_video
 
-SCRIPT = Path(__file__).with_name("play_captioner.py")
+SCRIPT = Path(__file__).parents[1] / "helpers" / "play_captioner.py"
 SECONDS = 30.0
 
 

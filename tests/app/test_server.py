@@ -26,7 +26,7 @@ from helpers.made_videos import constant, make_video
 from helpers.running_server import Answer, Running, running, served
 from helpers.tiny_captioner import write_tiny_model
 
-SCRIPT = Path(__file__).with_name("play_captioner.py")
+SCRIPT = Path(__file__).parents[1] / "helpers" / "play_captioner.py"
 VIDEO = {"content_type": "video/mp4"}
 
 

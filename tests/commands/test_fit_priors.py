@@ -1,4 +1,4 @@
-"""`densevid expect` on a tiny trained model, from annotated videos and from clips, and what follows from it."""
+"""`densevid fit-priors` on a tiny trained model, from annotated videos and from clips, and what follows from it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def model(trained: Path, tmp_path: Path) -> Path:
 
 def test_a_model_learns_which_words_to_expect(trained: Path, model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = ["--annotations", str(trained / "train.json"), "--features", str(trained / "train")]
-    assert main(["expect", "--model", str(model), *files]) == 0
+    assert main(["fit-priors", "--model", str(model), *files]) == 0
     assert "fitted on 8 videos, 19 events" in capsys.readouterr().out
     loaded = load_model(model)
     fitted = fit_expected_words(
@@ -47,7 +47,7 @@ def test_a_model_learns_which_words_to_expect(trained: Path, model: Path, capsys
     about = loaded.expected_words.about
     assert about["fitted"]["videos"] == 8 and "train.json" in about["provenance"]["inputs"]
     (model / "calibration.toml").write_text("")
-    assert main(["expect", "--model", str(model), *files]) == 0
+    assert main(["fit-priors", "--model", str(model), *files]) == 0
     assert "run `densevid calibrate` again" in capsys.readouterr().err
     (model / "calibration.toml").unlink()
 
@@ -68,7 +68,7 @@ def test_a_file_that_is_no_good_is_replaced(trained: Path, model: Path, capsys: 
     more = {**content, "nobody": {"duration": 9, "timestamps": [[0, 5]], "sentences": ["x"]}}
     (model.parent / "more.json").write_text(json.dumps(more))
     files = ["--annotations", str(model.parent / "more.json"), "--features", str(trained / "train")]
-    assert main(["expect", "--model", str(model), *files]) == 0
+    assert main(["fit-priors", "--model", str(model), *files]) == 0
     told = capsys.readouterr()
     assert "fitted on 8 videos" in told.out and "1 of 9 videos have no features and are left out" in told.err
     assert load_model(model).expected_words is not None
@@ -83,7 +83,7 @@ def test_features_of_any_size_can_be_fitted(trained: Path, model: Path, tmp_path
             track = source.track(video)
             writer.add(video, replace(track, values=np.asarray(track.values, dtype=np.float32) * 1e5))
     files = ["--annotations", str(trained / "train.json"), "--features", str(tmp_path / "large")]
-    assert main(["expect", "--model", str(model), *files]) == 0
+    assert main(["fit-priors", "--model", str(model), *files]) == 0
     assert load_model(model).expected_words is not None
 
 
@@ -96,7 +96,7 @@ def test_clips_are_told_of_as_they_are(
         for video, events in told.items()
     }
     (tmp_path / "clips.json").write_text(json.dumps(clips))
-    words = ["expect", "--model", str(model), "--timelines", str(tmp_path), "--features", str(trained / "train")]
+    words = ["fit-priors", "--model", str(model), "--timelines", str(tmp_path), "--features", str(trained / "train")]
     assert main([*words, "--seconds-per-step", "0.5"]) == 2
     assert "clips know their own times" in capsys.readouterr().err
     assert main(words) == 0
@@ -112,7 +112,7 @@ def test_clips_are_told_of_as_they_are(
     assert main(words) == 0
     assert "happening.safetensors: fitted on 8 videos, 1 quiet" in capsys.readouterr().out
     happening = load_model(model).happening
-    assert happening is not None and happening.about["provenance"]["command"] == "expect"
+    assert happening is not None and happening.about["provenance"]["command"] == "fit-priors"
 
 
 def test_videos_without_events_teach_whether_anything_happens(trained: Path, model: Path, tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_videos_without_events_teach_whether_anything_happens(trained: Path, mod
     content[min(content)].update(timestamps=[], sentences=[])
     (tmp_path / "some.json").write_text(json.dumps(content))
     files = ["--annotations", str(tmp_path / "some.json"), "--features", str(trained / "train")]
-    assert main(["expect", "--model", str(model), *files]) == 0
+    assert main(["fit-priors", "--model", str(model), *files]) == 0
     loaded = load_model(model)
     assert loaded.happening is not None and loaded.happening.about["fitted"]["quiet"] == 1
     assert loaded.expected_words is not None and loaded.expected_words.about["fitted"]["videos"] == 7
@@ -146,7 +146,7 @@ def test_what_cannot_be_fitted_is_one_line(
     np.save(trained / "narrow" / "v_0.npy", np.zeros((4, 3), dtype=np.float32))
     words = [str(trained / flag) if not flag.startswith("-") and flag != "0.5" else flag for flag in flags]
     try:
-        code = main(["expect", "--model", str(model), *words])
+        code = main(["fit-priors", "--model", str(model), *words])
     except SystemExit as stopped:
         code = int(stopped.code or 0)
     assert code == 2

@@ -46,7 +46,7 @@ def test_repeating_a_word_does_not_pay() -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_it_is_the_evaluators(seed: int) -> None:
     told, said = corpus(seed, 12)
-    ngrams, scorer = (import_module(f"densevid.evaluation.{name}") for name in ("ngrams", "cider"))
+    ngrams, scorer = (import_module(f"densevid.evaluation.metrics.{name}") for name in ("ngrams", "cider"))
     texts = [" ".join(words) for words in [*said, *(words for document in told for words in document)]]
     item_P = np.repeat(np.arange(len(told)), [len(document) for document in told])
     items = ngrams.Items(np.arange(len(said)), item_P, len(said) + np.arange(len(item_P)))

@@ -6,8 +6,8 @@ event, or clips without captions, MODEL_DIR/happening.safetensors tells them fro
 fitted after it asks it. It takes seconds, or a minute with thousands of features. Confidence that was fitted before is
 about other events then: `densevid calibrate` comes after.
 
-  densevid expect --model RUN/model --annotations train.json --features store
-  densevid expect --model RUN/model --timelines CLIPS --split train-fit
+  densevid fit-priors --model RUN/model --annotations train.json --features store
+  densevid fit-priors --model RUN/model --timelines CLIPS --split train-fit
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> None:
     if warning:
         _report(f"warning: {warning}")
     files = [arguments.model / WEIGHTS, *(arguments.annotations or [arguments.timelines]), arguments.features]
-    block = provenance(inputs=[path for path in files if path is not None], command="expect", split=arguments.split)
+    block = provenance(inputs=[path for path in files if path is not None], command="fit-priors", split=arguments.split)
     for file, fitted in write_expectations(arguments.model, source, told, block).items():
         print(f"{file}: fitted on {', '.join(f'{count:,} {name}' for name, count in fitted.about['fitted'].items())}")
     if missing := sum(video not in source for video in told.events):

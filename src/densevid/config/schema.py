@@ -97,7 +97,7 @@ class TrainingConfig:
     Where videos are composed of clips without end, an epoch has `timelines` of them, and beside the videos of a batch
     stand `clips_per_batch` clips as they are, from which captions alone are learnt, `sentences_per_clip` each;
     `clip_share` is the clips' part in the loss of the words. With `consensus` (0: all alike) a clip's sentences are
-    heard the more often the more they agree with its others (`timelines/sentences.py`). `disguised` is the share of composed
+    heard more often the more they agree with the others. `disguised` is the share of composed
     videos whose clips nobody can know again (`timelines/dataset.py`): they teach where events are, and no words. Where
     there are quiet clips, in one video of `quiet_every` nothing happens (a prime, so that no process gets them all).
     `frozen_encoder` keeps what a model started from makes of a video: with task "captions" its proposals stay, too.
@@ -209,7 +209,7 @@ class InferenceConfig:
     With `border_reach` each border of a proposal moves to the strongest change of the features within about this share
     of its length, and with `border_weight` scores are multiplied by this power of how strong the changes at both
     borders are. With `contrast_weight` scores of what is left after suppression are multiplied by this power of how
-    much an event stands out (`inference/rescoring.py`). Both compare steps by what their features have to do with words,
+    much an event stands out. Both compare steps by what their features have to do with words,
     where a model has expected words, or by the features themselves (`compare`).
 
     A summary has at most `summary_events` events per window of the video; one must be more probably right than

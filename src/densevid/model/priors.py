@@ -19,7 +19,7 @@ compare steps there and not in all features, of which much changes without anybo
 
 Whether anything happens, as features tell: black, noise, a photograph that stays and slides are not told of.
 
-Beyond the paper. A logistic regression (`inference/fitting/actionness.py`) on clips that are told of and on clips of which
+Beyond the paper. A logistic regression on clips that are told of and on clips of which
 there is nothing to tell; x_t are the features of step t of an event, all means are over its steps:
 
     P(anything happens) = sigmoid(value . mean x_t + change . mean |x_t - x_(t-1)| + bias)

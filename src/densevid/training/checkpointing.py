@@ -24,8 +24,7 @@ from densevid.io import atomic_path, hash_of
 from densevid.timelines.dataset import TimelineSamples
 from densevid.training.distributed import gather
 from densevid.training.loss_monitor import Sums
-from densevid.training.train_state import Learner
-from densevid.training.trainer import Position
+from densevid.training.train_state import Learner, Position
 
 FORMAT = 1
 Tensors = dict[str, Tensor]

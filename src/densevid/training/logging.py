@@ -20,8 +20,8 @@ from xml.sax.saxutils import escape
 
 from densevid.io import atomic_path, write_text
 from densevid.progress import duration, open_bar
+from densevid.training.loss_monitor import PARTS
 from densevid.training.run_folder import RunFolder
-from densevid.training.train_state import PARTS
 
 SCORES = ("cider", "meteor", "dense_meteor", "average_recall")
 COLUMNS = ("step", "epoch", "split", *PARTS, "learning_rate", "samples_per_second", "seconds", *SCORES)

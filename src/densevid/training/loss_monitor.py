@@ -20,11 +20,12 @@ from torch import Tensor
 
 from densevid.errors import InputError
 from densevid.training.distributed import gather
-from densevid.training.train_state import PARTS
 
 MOST_IN_A_ROW = 5
 ONE_IN = 50  # steps so far, where there are enough of them to tell
 ENOUGH_STEPS = 200
+
+PARTS = ("total", "score", "offsets", "mask", "words", "gradient")
 
 
 @dataclass

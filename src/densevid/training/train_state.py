@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
@@ -10,11 +12,19 @@ from densevid.config import Config
 from densevid.data.dataset import Batch
 from densevid.model.masked_transformer import MaskedTransformer
 from densevid.training.distributed import Ranks, mean_over_ranks, with_synchronised_norms
+from densevid.training.loss_monitor import Sums
 from densevid.training.optim import Schedule, WeightAverage, optimizer_for, step_if_finite
 from densevid.training.rewards import Reward
 from densevid.training.step import Objective
 
-PARTS = ("total", "score", "offsets", "mask", "words", "gradient")
+
+@dataclass
+class Position:
+    """Where in the run we are: the epoch, how many of its batches are done, and the sums of their losses."""
+
+    epoch: int = 0
+    batch: int = 0
+    sums: Sums = field(default_factory=Sums)
 
 
 class Learner:

@@ -10,7 +10,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from densevid.checkpoint import LoadedModel, save_model
@@ -27,19 +27,10 @@ from densevid.training.distributed import Ranks, wait_for_all
 from densevid.training.logging import Progress, Records, described, open_progress
 from densevid.training.loss_monitor import Skips, Sums, Watch
 from densevid.training.run_folder import RunFolder
-from densevid.training.train_state import Learner
+from densevid.training.train_state import Learner, Position
 from densevid.training.validation import Scored, validation_losses, validation_scores
 
 EpochReport = dict[str, float]
-
-
-@dataclass
-class Position:
-    """Where in the run we are: the epoch, how many of its batches are done, and the sums of their losses."""
-
-    epoch: int = 0
-    batch: int = 0
-    sums: Sums = field(default_factory=Sums)
 
 
 class Loop:

@@ -26,9 +26,10 @@ from densevid.inference.search import sentences as decode_sentences
 from densevid.model.masked_transformer import MaskedTransformer
 from densevid.training.cider import Cider
 from densevid.training.distributed import Ranks, gather, mean_over_ranks
+from densevid.training.loss_monitor import PARTS
 from densevid.training.rewards import documents_of
 from densevid.training.step import segment_memory, total_loss
-from densevid.training.train_state import PARTS, autocast
+from densevid.training.train_state import autocast
 
 Events = dict[str, list[Event]]
 

@@ -229,7 +229,7 @@ def test_many_processes_write_at_once(tmp_path: Path, start: str) -> None:
 WRITE_UNTIL_KILLED = """
 import sys
 sys.path.insert(0, sys.argv[2])
-from test_feature_store import FeatureStore, made_track
+from test_reader import FeatureStore, made_track
 store = FeatureStore.open(sys.argv[1])
 print("ready", flush=True)
 for number in range(100000):

@@ -25,11 +25,11 @@ from densevid.timelines.clips import DEV_SHARE, ClipCollection, share_of
 from helpers import colour_network
 from helpers.clip_collections import ACTIONS, sentences
 from helpers.made_videos import constant, make_video
-from research.bundled_model import MOST_BYTES, main
 from research.bundled_model import __main__ as bundled_model
 from research.bundled_model import no_event_videos as quiet_videos
 from research.bundled_model import scores as bundled_scores
 from research.bundled_model import training as bundled_training
+from research.bundled_model.__main__ import MOST_BYTES, main
 from research.bundled_model.card import card_text
 from research.bundled_model.training import Copies, Lessons, Sitting
 from research.paper_tables.train_models import Machine

@@ -10,6 +10,8 @@ import sys
 import time
 from pathlib import Path
 
+FROM_THE_ROOT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+
 SCRIPT = """
 import multiprocessing, os, sys, time
 from research.paper_tables.run_processes import end_with
@@ -64,7 +66,7 @@ def several(folder: Path, at_once: int, *items: str) -> tuple[int, dict[str, str
     (folder / "script.py").write_text(SEVERAL)
     (folder / "ran").mkdir()
     command = [sys.executable, str(folder / "script.py"), str(folder / "ran"), str(at_once), *items]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=110)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=110, env=FROM_THE_ROOT)
     assert "Traceback" not in done.stderr, done.stderr
     return done.returncode, dict(json.loads(line) for line in done.stdout.splitlines())
 
@@ -92,7 +94,7 @@ def test_an_interrupted_command_leaves_nothing_running(tmp_path: Path) -> None:
 def test_a_run_ends_with_the_command_that_began_it(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(SCRIPT)
     note = tmp_path / "pid"
-    with subprocess.Popen([sys.executable, str(tmp_path / "script.py"), str(note)]) as command:
+    with subprocess.Popen([sys.executable, str(tmp_path / "script.py"), str(note)], env=FROM_THE_ROOT) as command:
         assert _soon(note.exists, 60)
         child = int(note.read_text())
         assert _runs(child)

@@ -1,4 +1,4 @@
-"""Native METEOR in a process of its own, so that both cores count: `python -m densevid.evaluation.metrics.meteor_worker`.
+"""Native METEOR in a process of its own: `python -m densevid.evaluation.metrics.meteor_worker`.
 
 The parent sends a batch of pairs as one line of JSON and gets 23 whole numbers (32 bit) a pair.
 """
