@@ -40,7 +40,7 @@ import numpy as np
 
 from densevid.errors import InputError
 from densevid.evaluation.evaluate import Evaluation, evaluate
-from densevid.evaluation.files import Rows
+from densevid.evaluation.files import EventTable
 from densevid.evaluation.java import java
 from densevid.evaluation.result import as_json
 from densevid.io import provenance, require_writable, write_json
@@ -49,7 +49,7 @@ SEED = 7
 EVENTS = (3, 5)
 
 
-def plain_references(rows: Rows) -> dict[str, dict[str, Any]]:
+def plain_references(rows: EventTable) -> dict[str, dict[str, Any]]:
     """A reference file as the plain loop takes it, every event checked."""
     told: dict[str, dict[str, Any]] = {video: {"timestamps": [], "sentences": []} for video in rows.videos}
     for video, times, sentence in zip(rows.video_E.tolist(), rows.intervals_E2.tolist(), rows.sentences, strict=True):
@@ -58,7 +58,7 @@ def plain_references(rows: Rows) -> dict[str, dict[str, Any]]:
     return told
 
 
-def plain_results(rows: Rows, *, scored: bool) -> dict[str, list[dict[str, Any]]]:
+def plain_results(rows: EventTable, *, scored: bool) -> dict[str, list[dict[str, Any]]]:
     """Predictions as the plain loop takes them, every event checked; `scored`: with `proposal_score`."""
     results: dict[str, list[dict[str, Any]]] = {video: [] for video in rows.videos}
     scores = rows.scores_E.tolist() if scored else [None] * len(rows)

@@ -21,7 +21,7 @@ from torch.nn import functional as F
 
 from densevid.checkpoint import LoadedModel
 from densevid.config import ModelConfig
-from densevid.kernels.fused import Attention, Fused, TritonFused, candidates, has_triton, reading_for, wide_product
+from densevid.kernels.fused import Attention, Fused, TritonFused, candidates, has_triton, tiling_for, wide_product
 from densevid.kernels.word_state import FlatMemory
 from densevid.model.video_encoder import Memory
 
@@ -141,7 +141,7 @@ def reading_lines(events: int, width: int, device: torch.device) -> list[str]:
     few = FlatMemory(memory.layers, memory.log_count_N, memory.first_P[:10], memory.slots_P[:10])
     exact = Fused().attended_flat(query[:10], few, 0).float()
     tried: list[tuple[float, str]] = []
-    for reading in dict.fromkeys((reading_for(events), *candidates(events))):
+    for reading in dict.fromkeys((tiling_for(events), *candidates(events))):
         fused = TritonFused(reading=reading)
         try:
             far = float((fused.attended_flat(query, memory, 0)[:10].float() - exact).abs().max())
@@ -150,7 +150,7 @@ def reading_lines(events: int, width: int, device: torch.device) -> list[str]:
             tried.append((1e9, f"       -        - {reading}: {str(error).splitlines()[0][:80]}"))
             continue
         rate = events * STEPS * width * 2 / seconds / 1e12
-        now = "  (in use)" if reading == reading_for(events) else ""
+        now = "  (in use)" if reading == tiling_for(events) else ""
         tried.append((seconds, f"{seconds * 1e3:8.4f} {rate:8.2f} {far:8.4f}  {reading}{now}"))
     return [line for _, line in sorted(tried, key=lambda one: -one[0])]
 

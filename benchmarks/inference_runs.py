@@ -17,7 +17,7 @@ from benchmarks.plain_captioner import PlainCaptioner, PlainEvents
 from densevid.checkpoint import LoadedModel
 from densevid.device import model_of
 from densevid.inference.captioner import Captioner, Precision
-from densevid.inference.generator import SpeakerLimits
+from densevid.inference.generator import GeneratorLimits
 from densevid.inference.nms import Choose, Selection, best
 from densevid.io import provenance, write_json
 from densevid.kernels.fused import KERNELS, Attention, Kernel
@@ -99,7 +99,7 @@ def _precisions(run: Run) -> tuple[Precision, ...]:
 def opened(loaded: LoadedModel, run: Run, precision: Precision) -> Captioner:
     """A captioner of the kind that is asked for."""
     extras: dict[str, Any] = {"kernels": run.kernels, "attention": run.attention, "captured": run.captured}
-    limits = replace(SpeakerLimits.of(run.device), **extras)
+    limits = replace(GeneratorLimits.of(run.device), **extras)
     return Captioner(loaded, device=run.device, precision=precision, limits=limits)
 
 

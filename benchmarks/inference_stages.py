@@ -17,7 +17,7 @@ from densevid.checkpoint import LoadedModel
 from densevid.device import model_of
 from densevid.inference.captioner import Captioner, Precision
 from densevid.inference.nms import Choose
-from densevid.inference.stage_times import StageClock, Stages
+from densevid.inference.stage_times import Stages, StageTimer
 from densevid.kernels.fused import KERNELS, Attention, Kernel
 from densevid.tracks import FeatureTrack
 
@@ -54,7 +54,7 @@ def stage_lines(name: str, captioner: Captioner, tracks: Sequence[FeatureTrack],
     """The whole without a clock, then every stage."""
     warm_up(captioner, tracks, choose)
     seconds, _ = timed(lambda: list(captioner.captioned(tracks, choose=choose)), captioner.device)
-    clock = StageClock(captioner.device)
+    clock = StageTimer(captioner.device)
     captioner.listen(clock)
     list(captioner.captioned(tracks, choose=choose))
     captioner.listen(Stages())

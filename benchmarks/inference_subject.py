@@ -144,7 +144,7 @@ def random_tracks(config: Config, count: int, steps: int) -> list[FeatureTrack]:
 def stored_tracks(path: Path, loaded: LoadedModel, count: int) -> list[FeatureTrack]:
     """The first videos of a feature folder or store, if the model can read them."""
     features = loaded.config.features
-    source = open_features(path, usual_seconds_per_step=features.seconds_per_step)
+    source = open_features(path, default_seconds_per_step=features.seconds_per_step)
     check_recipe(loaded.recipe, tuple(zip(features.streams, features.widths, strict=True)), source)
     if not source.videos():
         raise InputError(f"{path}: there is no video in it")

@@ -17,7 +17,7 @@ from densevid.checkpoint import LoadedModel
 from densevid.config import InferenceConfig
 from densevid.data.vocabulary import EOS, INIT, PAD
 from densevid.inference.captioner import float32_products
-from densevid.inference.rescoring import at_changes, compared_by
+from densevid.inference.rescoring import at_changes, similarity_space
 from densevid.model.anchors import anchor_intervals
 from densevid.model.masked_transformer import EncodedVideo, MaskedTransformer
 from densevid.model.proposal_decoder import Proposals
@@ -40,7 +40,7 @@ class PlainCaptioner:
         self.model: MaskedTransformer = loaded.model.to(device).eval()
         self.config, self.vocabulary = loaded.config, loaded.vocabulary
         self.device, self.at_once = torch.device(device), at_once
-        self.compared = compared_by(loaded.expected_on(self.device), loaded.config.inference)
+        self.compared = similarity_space(loaded.expected_on(self.device), loaded.config.inference)
 
     @torch.inference_mode()
     def caption(self, track: FeatureTrack) -> PlainEvents:

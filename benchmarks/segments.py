@@ -25,7 +25,7 @@ from densevid.data.vocabulary import Vocabulary
 from densevid.events import Event
 from densevid.model.masked_transformer import MaskedTransformer
 from densevid.tracks import Clock, FeatureTrack
-from densevid.training.train_state import Learner
+from densevid.training.train_state import TrainState
 
 SMALL = (
     "model.width=128",
@@ -72,12 +72,12 @@ def _batch(config: Config, together: int, device: torch.device) -> Batch:
     return next(Loader(dataset, plan, device=device).batches(0))
 
 
-def _learner(config: Config, device: torch.device) -> Learner:
+def _learner(config: Config, device: torch.device) -> TrainState:
     torch.manual_seed(0)
-    return Learner(MaskedTransformer(config, 1000).to(device).train(), config, 1000)
+    return TrainState(MaskedTransformer(config, 1000).to(device).train(), config, 1000)
 
 
-def _seconds(learner: Learner, batch: Batch, device: torch.device) -> float:
+def _seconds(learner: TrainState, batch: Batch, device: torch.device) -> float:
     begun = time.perf_counter()
     learner.learn(batch, 0).tolist()  # waits for the device
     return time.perf_counter() - begun

@@ -26,7 +26,7 @@ from densevid.data.vocabulary import Vocabulary
 from densevid.events import Event
 from densevid.model.masked_transformer import MaskedTransformer
 from densevid.tracks import Clock, FeatureTrack
-from densevid.training.train_state import Learner
+from densevid.training.train_state import TrainState
 
 SEGMENTS = 4  # of every video, a sample each
 WARM_UP = 4  # steps
@@ -84,7 +84,7 @@ def print_feeding(fed: list[Fed], batch: int) -> None:
 def _rate(config: Config, batches: Iterator[Batch], steps: int, device: torch.device) -> float:
     """Samples of the timed steps a second, waiting for the device at both ends alone."""
     torch.manual_seed(0)
-    learner = Learner(MaskedTransformer(config, VOCABULARY).to(device).train(), config, WARM_UP + steps)
+    learner = TrainState(MaskedTransformer(config, VOCABULARY).to(device).train(), config, WARM_UP + steps)
     for batch in islice(batches, WARM_UP):
         learner.learn(batch, 0).tolist()
     begun, learnt = time.perf_counter(), 0

@@ -12,7 +12,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "densevid"
 # Top first; a layer imports only layers in earlier rows (and itself). Layers on one row never import each other.
 ROWS: list[set[str]] = [
     {"__init__"},
-    {"errors", "progress"},
+    {"errors", "legacy", "progress"},
     {"io"},
     {"device"},
     {"config"},

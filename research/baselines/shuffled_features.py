@@ -11,7 +11,7 @@ from densevid.errors import InputError
 from densevid.tracks import Extent, FeatureRecipe, FeatureTrack, Streams
 
 
-def dealt_in_a_cycle(videos: Sequence[str], seed: int = 0) -> dict[str, str]:
+def derangement(videos: Sequence[str], seed: int = 0) -> dict[str, str]:
     """Another video for each: the next in one random cycle, so that of two or more none gets itself."""
     dealt = [videos[index] for index in np.random.default_rng(seed).permutation(len(videos)).tolist()]
     return dict(zip(dealt, [*dealt[1:], *dealt[:1]], strict=True))
@@ -28,7 +28,7 @@ class ShuffledFeatures:
         videos = source.videos()
         if len(videos) < 2:
             raise InputError(f"{source}: shuffling needs the features of at least two videos")
-        self.other = dealt_in_a_cycle(videos, seed)
+        self.other = derangement(videos, seed)
 
     @property
     def streams(self) -> Streams:

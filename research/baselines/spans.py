@@ -24,7 +24,7 @@ from densevid.tracks import FeatureTrack
 RULE = "at most so many that hardly overlap, by score"
 
 
-def short_list(events: Sequence[Event], count: int) -> list[Event]:
+def top_n(events: Sequence[Event], count: int) -> list[Event]:
     """Those that are chosen, in the order given."""
     if not events:
         return []
@@ -134,7 +134,7 @@ def average_recall(predicted: Sequence[ScoredSpans], truth: Sequence[Spans], all
     return reached / (events * len(TIOUS))
 
 
-def short_list_f1(predicted: Sequence[ScoredSpans], truth: Sequence[Spans], allowed: int) -> float:
+def top_n_f1(predicted: Sequence[ScoredSpans], truth: Sequence[Spans], allowed: int) -> float:
     """F1 of the best `allowed` spans of each video: precision and recall over all videos, averaged over the tIoUs."""
     right, told, reached, events = 0, 0, 0, 0  # spans that reach a tIoU, over all tIoUs; events that are reached so
     for spans, events_E2 in zip(predicted, truth, strict=True):

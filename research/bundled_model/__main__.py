@@ -53,8 +53,8 @@ from densevid.timelines.export import write_timelines
 from densevid.timelines.sources import ClipFeatures
 from densevid.tracks import FeatureTrack
 from research.bundled_model.card import write_card
-from research.bundled_model.scores import Learnt, Subject, clip_scores, timeline_scores
-from research.bundled_model.training import PRESET, Lessons, train_bundled
+from research.bundled_model.scores import ModelUnderTest, Subject, clip_scores, timeline_scores
+from research.bundled_model.training import PRESET, StageInputs, train_bundled
 from research.paper_tables.train_models import Machine
 
 LEARNT, FITTED, CHOSEN = "train", "train-fit", "train-dev"
@@ -90,7 +90,7 @@ def make_runs(args: argparse.Namespace) -> None:
     if args.parallel < 1:
         raise InputError(f"--parallel must be at least 1, got {args.parallel}")
     machine = Machine(args.device, args.parallel, args.workers)
-    print(train_bundled(Lessons(args.data, args.split, args.out, args.preset, machine)))
+    print(train_bundled(StageInputs(args.data, args.split, args.out, args.preset, machine)))
 
 
 def pack(args: argparse.Namespace) -> None:
@@ -151,21 +151,21 @@ def _held_out(data: Path, timelines: Path) -> tuple[dict[str, FeatureTrack], dic
 
 def score(args: argparse.Namespace) -> None:
     """Measure, and write SCORES/dev.json, SCORES/val.json or SCORES/fold0.json."""
-    from research.bundled_model.trials import caption_quiet_videos, caption_videos
+    from research.bundled_model.trials import caption_no_event_videos, caption_videos
 
     target, (split, fitted) = args.out / f"{args.on}.json", JUDGED[args.on]
     if args.on == "val" and target.exists():
         raise InputError(f"{target}: val is scored once; choices are made with --on dev")
     require_writable(target)
     collection = ClipCollection.read(args.clips, features=args.features)
-    subject, learnt = Subject.of(args.model, args.device), Learnt.from_clips(collection, fitted)
+    subject, learnt = Subject.of(args.model, args.device), ModelUnderTest.from_clips(collection, fitted)
     content: dict[str, Any] = {"split": split}
     content["training clips"], content["clip count"] = (len(collection.split(name)) for name in (fitted, split))
     content["training hours"] = round(sum(clip.seconds for clip in collection.split(fitted)) / 3600, 2)
     content["clips"] = clip_scores(subject, learnt, collection, split)
     content["timelines"], content["timeline set"] = timeline_scores(subject, learnt, args.timelines)
     photographs = [args.clips / "clips" / f"{clip.name}.mp4" for clip in collection.split(split)]
-    content["quiet"] = caption_quiet_videos(args.model, args.out / f"quiet-{args.on}", photographs, args.each)
+    content["quiet"] = caption_no_event_videos(args.model, args.out / f"quiet-{args.on}", photographs, args.each)
     if args.videos is not None:
         content["whole videos"] = caption_videos(args.model, args.videos, args.annotations)
     inputs = [*model_files(args.model), args.clips / "clips.json", args.timelines / "references_1.json"]

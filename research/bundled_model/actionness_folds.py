@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from densevid.errors import InputError, run_main
-from densevid.inference.fitting.actionness import RIDGE, fit_happening
+from densevid.inference.fitting.actionness import RIDGE, fit_actionness
 from densevid.timelines.clips import FOLDS, ClipCollection
 from densevid.timelines.sources import ClipFeatures
 
@@ -54,11 +54,11 @@ def judge_folds(collection: ClipCollection, split: str, ridge: float) -> HeldOut
     logits: dict[bool, list[float]] = {True: [], False: []}
     for fold in range(FOLDS):
         learnt, judged = (ClipFeatures(collection, f"{split}-{part}{fold}") for part in ("but", "fold"))
-        happening = fit_happening(learnt, learnt.annotations(), ridge)
-        if happening is None:
+        actionness = fit_actionness(learnt, learnt.annotations(), ridge)
+        if actionness is None:
             raise InputError(f"{collection.folder}: every clip of {split}-but{fold} has captions; none is quiet")
         for video, events in judged.annotations().events.items():
-            logits[bool(events)].append(float(happening.of_steps(judged.track(video).values).mean()))
+            logits[bool(events)].append(float(actionness.of_steps(judged.track(video).values).mean()))
     if not (logits[True] and logits[False]):
         raise InputError(f"{collection.folder}: {split} needs clips with captions and quiet ones")
     return HeldOut(np.array(logits[True]), np.array(logits[False]))

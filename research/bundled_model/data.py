@@ -19,7 +19,7 @@ from densevid.io import provenance, read_json, write_json
 from densevid.timelines.clips import SOURCE_KEYS, ClipCollection
 from densevid.video.extract import extractor_of
 from densevid.video.reduction import FILE as REDUCTION
-from research.bundled_model.no_event_videos import QuietVideo, write_quiet_videos
+from research.bundled_model.no_event_videos import NoEventVideo, write_no_event_videos
 
 TRAINING = "train"
 SEED = 1  # of what is learnt from; what is asked about is drawn with others
@@ -34,8 +34,8 @@ def write_bundled_data(clips: Path, store: Path, folder: Path, each: int, stills
     training = collection.split(TRAINING)
     photographs = [collection.file(clip) for clip in training]
     videos = folder.with_name(f"{folder.name}-quiet")
-    drawn = write_quiet_videos(videos, photographs, each, SEED)
-    drawn += write_quiet_videos(videos, photographs, stills, STILLS_SEED, STILL_SECONDS, kinds=("still",))
+    drawn = write_no_event_videos(videos, photographs, each, SEED)
+    drawn += write_no_event_videos(videos, photographs, stills, STILLS_SEED, STILL_SECONDS, kinds=("still",))
     say(f"{videos}: {len(drawn)} quiet videos")
     features = copied(FeatureStore.open(store), [clip.name for clip in training], folder / "features")
     extract_alike([videos], features.path, features, say)
@@ -80,7 +80,7 @@ def extract_alike(inputs: Sequence[Path], out: Path, like: FeatureStore, say: Re
     return store
 
 
-def quiet_entries(drawn: Sequence[QuietVideo], content: Mapping[str, Any]) -> dict[str, Any]:
+def quiet_entries(drawn: Sequence[NoEventVideo], content: Mapping[str, Any]) -> dict[str, Any]:
     """Entries of clips.json: no captions, and the source of a photograph where there is one."""
     return {
         video.file.stem: {
@@ -93,7 +93,7 @@ def quiet_entries(drawn: Sequence[QuietVideo], content: Mapping[str, Any]) -> di
     }
 
 
-def _source(video: QuietVideo, content: Mapping[str, Any]) -> str:
+def _source(video: NoEventVideo, content: Mapping[str, Any]) -> str:
     if video.photograph is None:
         return video.file.stem
     entry = content[video.photograph.stem]

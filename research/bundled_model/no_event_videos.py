@@ -34,7 +34,7 @@ STILL_FROM = 2.0  # seconds into a clip at most, where its photograph is taken
 
 
 @dataclass(frozen=True)
-class QuietVideo:
+class NoEventVideo:
     """A drawn video: its kind, its file, its length, and the photograph's file where it shows one."""
 
     kind: str
@@ -43,14 +43,14 @@ class QuietVideo:
     photograph: Path | None
 
 
-def write_quiet_videos(
+def write_no_event_videos(
     folder: Path,
     photographs: Sequence[Path],
     each: int,
     seed: int,
     seconds: float | None = None,
     kinds: Collection[str] | None = None,
-) -> list[QuietVideo]:
+) -> list[NoEventVideo]:
     """`each` videos of some or all kinds; `photographs` are videos whose frames become stills. What is there stays."""
     drawn, seconds = [], seconds or SECONDS
     for place, (kind, draw) in enumerate(KINDS.items()):
@@ -61,7 +61,7 @@ def write_quiet_videos(
             form = _Form.any(rng)
             if not file.exists():
                 _encode(file, islice(draw(rng, photograph, form.rate), round(seconds * form.rate)), form)
-            drawn.append(QuietVideo(kind, file, seconds, photograph if kind == "still" else None))
+            drawn.append(NoEventVideo(kind, file, seconds, photograph if kind == "still" else None))
     return drawn
 
 

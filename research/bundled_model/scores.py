@@ -21,7 +21,7 @@ from densevid.evaluation.evaluate import evaluate
 from densevid.events import Event
 from densevid.inference.captioner import Captioner
 from densevid.inference.confidence import Calibration
-from densevid.inference.long_video import Storyteller
+from densevid.inference.long_video import LongVideoCaptioner
 from densevid.inference.summary import SummaryRules
 from densevid.io import read_json
 from densevid.timelines.clips import ClipCollection
@@ -31,7 +31,7 @@ from densevid.tracks import FeatureTrack
 from research.baselines.captions import NearestNeighbour, described, most_frequent_sentence
 from research.baselines.event_files import span_baselines, training_fractions_of
 from research.baselines.shuffled_features import ShuffledFeatures
-from research.baselines.spans import PriorGrid, ScoredSpans, average_recall, short_list, short_list_f1
+from research.baselines.spans import PriorGrid, ScoredSpans, average_recall, top_n, top_n_f1
 
 Told = dict[str, list[Event]]
 Table = dict[str, dict[str, float]]
@@ -56,14 +56,14 @@ class Subject:
 
     def dense(self, tracks: Mapping[str, FeatureTrack]) -> Told:
         """All that it proposes, best first."""
-        return self._told(Storyteller(self.captioner), tracks)
+        return self._told(LongVideoCaptioner(self.captioner), tracks)
 
     def summary(self, tracks: Mapping[str, FeatureTrack]) -> Told:
         """What a person gets to read."""
         config, table = self.loaded.config, self.loaded.calibration
         rules = SummaryRules.of(config.inference, config.model.window)
         calibration = None if table is None else Calibration.of_table(table)
-        return self._told(Storyteller(self.captioner, summary=rules, calibration=calibration), tracks)
+        return self._told(LongVideoCaptioner(self.captioner, summary=rules, calibration=calibration), tracks)
 
     def clips(self, source: FeatureSource, spans: Mapping[str, tuple[float, float]]) -> Told:
         """A sentence for one given span of each video."""
@@ -71,12 +71,12 @@ class Subject:
         return dict(zip(spans, self.captioner.caption_segments_many(pairs), strict=True))
 
     @staticmethod
-    def _told(teller: Storyteller, tracks: Mapping[str, FeatureTrack]) -> Told:
+    def _told(teller: LongVideoCaptioner, tracks: Mapping[str, FeatureTrack]) -> Told:
         return dict(zip(tracks, teller.tell(tracks.values()), strict=True))
 
 
 @dataclass(frozen=True)
-class Learnt:
+class ModelUnderTest:
     """What baselines know of the training clips: their sentences, and where events of timelines lie."""
 
     neighbour: NearestNeighbour
@@ -84,7 +84,7 @@ class Learnt:
     grid: PriorGrid
 
     @classmethod
-    def from_clips(cls, collection: ClipCollection, split: str) -> Learnt:
+    def from_clips(cls, collection: ClipCollection, split: str) -> ModelUnderTest:
         """Of the very split that the model learns from."""
         source = ClipFeatures(collection, split)
         told, generator = source.annotations(), TimelineGenerator(collection, split)
@@ -92,7 +92,7 @@ class Learnt:
         return cls(NearestNeighbour.fit(told, source), most_frequent_sentence(told.sentences()), PriorGrid.fit(layouts))
 
 
-def clip_scores(subject: Subject, learnt: Learnt, collection: ClipCollection, split: str) -> Table:
+def clip_scores(subject: Subject, learnt: ModelUnderTest, collection: ClipCollection, split: str) -> Table:
     """METEOR and CIDEr of one sentence a clip, against every sentence that people wrote of it."""
     source = ClipFeatures(collection, split)
     spans = {clip.name: (0.0, source.extent(clip.name).duration or clip.seconds) for clip in collection.split(split)}
@@ -108,7 +108,7 @@ def clip_scores(subject: Subject, learnt: Learnt, collection: ClipCollection, sp
     return {name: segment_scores(told, references) for name, told in rows.items()}
 
 
-def timeline_scores(subject: Subject, learnt: Learnt, folder: Path) -> tuple[Table, dict[str, Any]]:
+def timeline_scores(subject: Subject, learnt: ModelUnderTest, folder: Path) -> tuple[Table, dict[str, Any]]:
     """Events and sentences of a set of timelines that `densevid timelines` wrote; and what the set is."""
     references = [read_json(path) for path in sorted(folder.glob("references_*.json"))]
     if not references:
@@ -133,7 +133,7 @@ def timeline_scores(subject: Subject, learnt: Learnt, folder: Path) -> tuple[Tab
 
 
 def _short_lists(told: Told, count: int) -> Told:
-    return {video: short_list(events, count) for video, events in told.items()}
+    return {video: top_n(events, count) for video, events in told.items()}
 
 
 def _timeline_row(
@@ -147,7 +147,7 @@ def _timeline_row(
     assert of_dense.captioning and of_short.captioning and of_short.soda
     return {
         f"AR@{ALLOWED}": average_recall(spans, events, ALLOWED),
-        "F1": short_list_f1(listed, events, allowed) if any(len(each.spans_N2) for each in listed) else 0.0,
+        "F1": top_n_f1(listed, events, allowed) if any(len(each.spans_N2) for each in listed) else 0.0,
         "SODA_c": 100 * of_short.soda.scores["c"]["multi"].means()["f1"],
         "METEOR 2018": 100 * of_dense.captioning.average()["METEOR"],
         "METEOR 2018 of the short list": 100 * of_short.captioning.average()["METEOR"],

@@ -18,7 +18,7 @@ from pathlib import Path
 from densevid.checkpoint import WEIGHTS, load_model, model_files, save_model
 from densevid.config import load_config
 from densevid.errors import InputError
-from densevid.inference.fitting.priors import write_expectations
+from densevid.inference.fitting.priors import write_priors
 from densevid.io import provenance
 from densevid.timelines.clips import ClipCollection
 from densevid.timelines.sources import ClipFeatures
@@ -33,7 +33,7 @@ PRESET = "bundled"
 
 
 @dataclass(frozen=True)
-class Sitting:
+class Stage:
     """Settings beside the preset's; with `copies` so many runs with seeds of their own, and the mean of them."""
 
     name: str
@@ -45,22 +45,22 @@ WORDS_ALONE = ('task="captions"', "disguised=0", "batch_size=32")
 EVENTS_ALONE = ("frozen_encoder=true", "frozen_captioner=true", "disguised=0", "clips_per_batch=0")
 QUIET = ("quiet_every=3", "epochs=1", "batch_size=32", "timelines=6400", "learning_rate=2e-4", "warmup_steps=10")
 SITTINGS = (
-    Sitting("words", (*WORDS_ALONE, "timelines=3600", "warmup_steps=100")),
-    Sitting(
+    Stage("words", (*WORDS_ALONE, "timelines=3600", "warmup_steps=100")),
+    Stage(
         "words-again", (*WORDS_ALONE, "timelines=2000", "learning_rate=4e-4", "warmup_steps=10", "ema=0.97"), copies=6
     ),
-    Sitting("events", (*EVENTS_ALONE, "warmup_steps=50")),
-    Sitting(
+    Stage("events", (*EVENTS_ALONE, "warmup_steps=50")),
+    Stage(
         "events-again",
         (*EVENTS_ALONE, "epochs=1", "timelines=19200", "learning_rate=3e-4", "warmup_steps=10", "ema=0.97"),
         copies=4,
     ),
-    Sitting("quiet", (*EVENTS_ALONE, *QUIET, "ema=0.9")),
+    Stage("quiet", (*EVENTS_ALONE, *QUIET, "ema=0.9")),
 )
 
 
 @dataclass(frozen=True)
-class Lessons:
+class StageInputs:
     """What is learnt from, where to and with what: all sittings have it in common."""
 
     data: Path
@@ -93,8 +93,8 @@ class Lessons:
 class Copies:
     """The runs of a sitting that has several, as they travel to processes of their own."""
 
-    lessons: Lessons
-    sitting: Sitting
+    lessons: StageInputs
+    sitting: Stage
     start: Path | None
 
     def name(self, seed: int) -> str:
@@ -114,7 +114,7 @@ class Copies:
         return [RunFolder(self.lessons.out / self.name(seed)).model for seed in seeds]
 
 
-def train_bundled(lessons: Lessons, say: Report = print) -> Path:
+def train_bundled(lessons: StageInputs, say: Report = print) -> Path:
     """All sittings, OUT/SITTING each; gives the folder of the last, whose `model` is the end of it."""
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise InputError("the bundled model is trained by one process, which takes the mean of its copies: no torchrun")
@@ -136,7 +136,7 @@ def write_expected(model: Path, files: ClipFiles) -> None:
     """Add to a model folder what to expect of features, by the clips that it learnt from."""
     clips = ClipFeatures(ClipCollection.read(files.clips, features=files.features), files.split)
     block = provenance(inputs=[model / WEIGHTS, files.clips / "clips.json"], command="bundled_model", split=files.split)
-    write_expectations(model, clips, clips.annotations(), block)
+    write_priors(model, clips, clips.annotations(), block)
 
 
 def _written(model: Path) -> float:

@@ -16,8 +16,8 @@ from densevid.io import read_json
 from densevid.pipeline.captioner import VideoCaptioner
 from densevid.pipeline.inputs import find_inputs
 from densevid.pipeline.model_registry import find_model
-from densevid.pipeline.selection import Choice
-from research.bundled_model.no_event_videos import write_quiet_videos
+from densevid.pipeline.selection import EventRequest
+from research.bundled_model.no_event_videos import write_no_event_videos
 
 QUIET_SEED = 2018  # not the one of what was learnt from
 
@@ -36,10 +36,10 @@ def caption_videos(model: Path, videos: Path, annotations: Sequence[Path] = ()) 
     return {"videos": found, "refused": refused, "scores": scores}
 
 
-def caption_quiet_videos(model: Path, folder: Path, photographs: Sequence[Path], each: int) -> dict[str, Any]:
+def caption_no_event_videos(model: Path, folder: Path, photographs: Sequence[Path], each: int) -> dict[str, Any]:
     """How many events are told of videos in which nothing happens, by kind; there should be none."""
     captioner = VideoCaptioner(find_model(model), device="cpu")
-    drawn = write_quiet_videos(folder, photographs, each, QUIET_SEED)
+    drawn = write_no_event_videos(folder, photographs, each, QUIET_SEED)
     told: dict[str, list[list[Event]]] = {}
     surest: dict[str, float] = {}
     for video in drawn:
@@ -61,7 +61,7 @@ def caption_quiet_videos(model: Path, folder: Path, photographs: Sequence[Path],
 
 def _captioned(captioner: VideoCaptioner, file: Path) -> dict[str, Any]:
     try:
-        captions = captioner.caption_file(file, file.stem, Choice())
+        captions = captioner.caption_file(file, file.stem, EventRequest())
     except InputError as error:
         return {"failed": one_line(error)}
     return {

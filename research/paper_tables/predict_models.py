@@ -27,13 +27,13 @@ from densevid.device import model_of
 from densevid.errors import InputError, one_line
 from densevid.events import Event, read_events, write_events
 from densevid.inference.fitting.calibration import fit_calibration
-from densevid.inference.long_video import Storyteller
+from densevid.inference.long_video import LongVideoCaptioner
 from densevid.inference.predict import OpenedJob, PredictionJob, Predictions, open_job
 from densevid.intervals import temporal_iou
 from densevid.io import hash_of, provenance, write_json
 from research.baselines.event_files import write_baselines
 from research.baselines.shuffled_features import ShuffledFeatures
-from research.baselines.spans import RULE, short_list
+from research.baselines.spans import RULE, top_n
 from research.paper_tables.fact_files import NUMBER, known_facts, made_of, read_facts
 from research.paper_tables.model_runs import ModelRun, Runs
 from research.paper_tables.prepared_data import EventSet, PreparedData
@@ -183,7 +183,7 @@ class Predictor:
             short = self.baseline(f"{name}-summary")
             if not (_made_of(short, self.baseline(name)) and read_facts(short)["provenance"].get("chosen") == RULE):
                 count = self.data.dataset.summary_events
-                chosen = {video: short_list(events, count) for video, events in self._told(name)}
+                chosen = {video: top_n(events, count) for video, events in self._told(name)}
                 write_events(short, chosen, provenance=provenance(inputs=[self.baseline(name)], chosen=RULE))
 
     def _told(self, baseline: str) -> Sequence[tuple[str, list[Event]]]:
@@ -221,11 +221,11 @@ def with_true_sentences(events: Sequence[Event], truth: Sequence[Event]) -> list
     return [replace(event, sentence=truth[index].sentence) for event, index in zip(events, nearest, strict=True)]
 
 
-def calibrated(opened: OpenedJob, held_out: EventSet) -> Storyteller:
+def calibrated(opened: OpenedJob, held_out: EventSet) -> LongVideoCaptioner:
     """The same teller with confidence fitted on held-out videos."""
     source, truth = open_features(held_out.features), held_out.annotations().events
     tracks = {video: source.track(video) for video in source.videos() if video in truth}
-    return Storyteller(
+    return LongVideoCaptioner(
         opened.captioner,
         summary=opened.teller.summary,
         calibration=fit_calibration(opened.captioner, tracks, truth),

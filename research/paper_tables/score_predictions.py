@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from densevid.events import read_events
 from densevid.io import provenance, write_json
-from research.baselines.spans import ScoredSpans, Spans, short_list_f1
+from research.baselines.spans import ScoredSpans, Spans, top_n_f1
 from research.paper_tables.fact_files import known_facts, made_of, read_facts
 
 LENGTHS: dict[str, dict[str, float]] = {"long": {"min_seconds": 50.0}, "short": {"max_seconds": 15.0}}
@@ -86,7 +86,7 @@ class Scorer:
         spans = [_spans([(event.start, event.end) for event in told.get(video, [])]) for video in truth]
         listed = [ScoredSpans(each_N2, np.zeros(len(each_N2))) for each_N2 in spans]
         most = max(map(len, spans), default=0)
-        return short_list_f1(listed, [_spans(events["timestamps"]) for events in truth.values()], most) if most else 0.0
+        return top_n_f1(listed, [_spans(events["timestamps"]) for events in truth.values()], most) if most else 0.0
 
     def _judges(self, predictions: Path) -> tuple[Path, ...]:
         return self.references[:1] if self.own_segments and "segments" in predictions.stem else self.references

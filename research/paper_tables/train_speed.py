@@ -19,7 +19,7 @@ from densevid.training.data import initial_model, prepare
 from densevid.training.rewards import reward_for
 from densevid.training.run import pick_device
 from densevid.training.run_folder import RunFolder
-from densevid.training.train_state import Learner
+from densevid.training.train_state import TrainState
 from research.paper_tables.caption_gradient import few_batches
 from research.paper_tables.model_runs import ModelRun
 from research.paper_tables.prepared_data import Files
@@ -34,7 +34,7 @@ def write_speed(run: ModelRun, files: Files, device_name: str | None, *, steps: 
     batches = list(few_batches(data, run.config, device, BATCHES))
     model = initial_model(run.config, vocabulary, None).to(device)
     reward = reward_for(run.config, data.training, vocabulary)
-    learner = Learner(model, run.config, 3 * steps, reward=reward)
+    learner = TrainState(model, run.config, 3 * steps, reward=reward)
     model.train()
     _learn(learner, batches, steps // 4 + BATCHES)  # kernels are chosen and compiled
     begun = time.perf_counter()
@@ -46,7 +46,7 @@ def write_speed(run: ModelRun, files: Files, device_name: str | None, *, steps: 
     return videos / seconds
 
 
-def _learn(learner: Learner, batches: Sequence[Batch], steps: int) -> int:
+def _learn(learner: TrainState, batches: Sequence[Batch], steps: int) -> int:
     """Learn so many steps and wait for the last; how many videos that were."""
     videos = 0
     for batch in islice(cycle(batches), steps):

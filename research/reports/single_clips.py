@@ -21,7 +21,7 @@ from densevid.events import Event, read_events
 from densevid.timelines.clips import ClipCollection
 from densevid.timelines.sources import ClipFeatures
 from research.baselines.captions import NearestNeighbour, described, most_frequent_sentence
-from research.baselines.shuffled_features import dealt_in_a_cycle
+from research.baselines.shuffled_features import derangement
 from research.bundled_model.scores import Told, clip_references, segment_scores
 
 METRICS = ("METEOR", "CIDEr")
@@ -29,7 +29,7 @@ METRICS = ("METEOR", "CIDEr")
 
 def of_another_clip(told: Told, seed: int = 0) -> Told:
     """Every clip with the sentence of another, in one random cycle."""
-    taken = dealt_in_a_cycle(sorted(told), seed)
+    taken = derangement(sorted(told), seed)
     return {video: [replace(told[video][0], sentence=told[other][0].sentence)] for video, other in taken.items()}
 
 

@@ -25,11 +25,11 @@ from densevid.checkpoint import load_model, model_files
 from densevid.errors import run_main
 from densevid.evaluation.evaluate import evaluate
 from densevid.events import Event
-from densevid.inference.batches import ReadVideos
+from densevid.inference.batches import ModelInputs
 from densevid.inference.captioner import Captioner
 from densevid.inference.confidence import Reliability
 from densevid.inference.fitting.calibration import fit_calibration, right_steps
-from densevid.inference.long_video import Storyteller, in_batches
+from densevid.inference.long_video import LongVideoCaptioner, in_batches
 from densevid.inference.nms import Selection
 from densevid.inference.summary import SummaryRules
 from densevid.intervals import temporal_iou
@@ -37,7 +37,7 @@ from densevid.io import atomic_path, provenance, require_writable, write_json
 from densevid.timelines.clips import ClipCollection
 from densevid.timelines.compose import Timeline, TimelineGenerator
 from densevid.tracks import FeatureTrack
-from research.baselines.spans import ScoredSpans, short_list_f1
+from research.baselines.spans import ScoredSpans, top_n_f1
 
 ANNOTATORS = 5
 STAYS_IOU = 0.8
@@ -84,7 +84,7 @@ def best_by_score(captioner: Captioner, tracks: Sequence[FeatureTrack], counts: 
     """So many events of each video, by score alone, after the paper's suppression."""
     left = iter(counts)
 
-    def first(selection: Selection, read: ReadVideos) -> Selection:
+    def first(selection: Selection, read: ModelInputs) -> Selection:
         own_B1 = torch.tensor([next(left) for _ in read.steps_B], device=read.steps_B.device)[:, None]
         return replace(selection, kept_BK=selection.kept_BK & (selection.kept_BK.cumsum(dim=1) <= own_B1))
 
@@ -103,7 +103,7 @@ def scores(told: Told, timelines: Timelines) -> dict[str, float]:
     assert result.soda is not None
     return {
         "events a video": sum(map(len, told)) / len(told),
-        "F1": 100 * short_list_f1(spans, truth, max(map(len, told))),
+        "F1": 100 * top_n_f1(spans, truth, max(map(len, told))),
         "SODA_c": 100 * result.soda.scores["c"]["multi"].means()["f1"],
     }
 
@@ -144,7 +144,7 @@ def draw(path: Path, curves: Mapping[str, Reliability]) -> None:
     pyplot.close(figure)
 
 
-def staying(teller: Storyteller, timelines: Timelines, minutes: float, most: int) -> dict[str, float]:
+def staying(teller: LongVideoCaptioner, timelines: Timelines, minutes: float, most: int) -> dict[str, float]:
     """Long videos, told whole and told without their first quarter of a window: how many events after it stay."""
     cut, stayed, events = teller.window // 4, 0, 0
     long_tracks = _long_tracks(timelines, minutes, most)
@@ -167,7 +167,7 @@ def _long_tracks(timelines: Timelines, minutes: float, most: int) -> list[Featur
     return [FeatureTrack(piece, first.clock, first.streams, first.recipe) for piece in pieces]
 
 
-def _steps(teller: Storyteller, track: FeatureTrack) -> Tensor:
+def _steps(teller: LongVideoCaptioner, track: FeatureTrack) -> Tensor:
     (events,) = teller.tell([track])
     return torch.from_numpy(track.clock.steps(_spans(events).spans_N2))
 
@@ -182,7 +182,7 @@ def report(arguments: argparse.Namespace, say: Callable[[str], None] = print) ->
         Timelines.of(collection, split, arguments.videos) for split in (arguments.fit_split, arguments.split)
     )
     calibration = fit_calibration(captioner, fitting.tracks, fitting.truth)
-    teller = Storyteller(
+    teller = LongVideoCaptioner(
         captioner, summary=SummaryRules.of(config.inference, config.model.window), calibration=calibration
     )
     figures = {"calibration": calibration.as_table(), **worth(teller, asked, arguments.out, say)}
@@ -192,7 +192,7 @@ def report(arguments: argparse.Namespace, say: Callable[[str], None] = print) ->
     return figures
 
 
-def worth(teller: Storyteller, asked: Timelines, out: Path, say: Callable[[str], None]) -> dict[str, Any]:
+def worth(teller: LongVideoCaptioner, asked: Timelines, out: Path, say: Callable[[str], None]) -> dict[str, Any]:
     """Summaries against the same number of events by score alone, and how reliable their confidence is."""
     tracks = list(asked.tracks.values())
     told = list(teller.tell(tracks))

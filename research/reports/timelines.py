@@ -30,7 +30,6 @@ from research.baselines.spans import (
     Spans,
     average_recall,
     change_points,
-    short_list_f1,
     whole_video,
 )
 
@@ -177,7 +176,7 @@ def _print_recall(asked: Sequence[Timeline], grid: PriorGrid) -> None:
     print(f"proposals on {len(asked)} timelines ({cuts:.1f} cuts each), average recall at {ALLOWED}, F1 of {usual}")
     for name, spans in found.items():
         recall = "  ".join(f"{average_recall(spans, truth, allowed):.3f}" for allowed in ALLOWED)
-        print(f"  {name}: {recall}  F1 {short_list_f1(spans, truth, usual):.3f}")
+        print(f"  {name}: {recall}  F1 {top_n_f1(spans, truth, usual):.3f}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

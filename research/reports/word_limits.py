@@ -64,9 +64,9 @@ def frequent_words(clips: Sequence[Clip]) -> list[str]:
     return [word for word, _ in counts.most_common(WORDS)]
 
 
-def judged(foretold_CW: Floats, truth_CW: Floats, usual_W: Floats) -> Fit:
+def judged(foretold_CW: Floats, truth_CW: Floats, default_W: Floats) -> Fit:
     """Against the truth; the usual shares explain nothing."""
-    explained = 1 - np.square(foretold_CW - truth_CW).sum() / np.square(truth_CW - usual_W).sum()
+    explained = 1 - np.square(foretold_CW - truth_CW).sum() / np.square(truth_CW - default_W).sum()
     said_CW = truth_CW >= SAID
     found = [_average_precision(foretold_CW[:, word], said_CW[:, word]) for word in np.flatnonzero(said_CW.sum(0) > 1)]
     return Fit(float(explained), float(np.mean(found)))
@@ -89,12 +89,12 @@ def gaussian(first_CF: Floats, second_DF: Floats, narrow: float) -> Floats:
     return kernel
 
 
-def foretell(kernel_CC: Floats, kernel_DC: Floats, share_CW: Floats, ridges: Sequence[float]) -> list[Floats]:
+def predict(kernel_CC: Floats, kernel_DC: Floats, share_CW: Floats, ridges: Sequence[float]) -> list[Floats]:
     """Shares of other clips from those of the learnt ones: kernel ridge regression around the mean, for each ridge."""
-    usual_W, scale = share_CW.mean(0), np.trace(kernel_CC) / len(kernel_CC)
+    default_W, scale = share_CW.mean(0), np.trace(kernel_CC) / len(kernel_CC)
     value_E, vector_CE = np.linalg.eigh(kernel_CC)
-    seen_DE, told_EW = kernel_DC @ vector_CE, vector_CE.T @ (share_CW - usual_W)
-    return [seen_DE @ (told_EW / (value_E + ridge * scale)[:, None]) + usual_W for ridge in ridges]
+    seen_DE, told_EW = kernel_DC @ vector_CE, vector_CE.T @ (share_CW - default_W)
+    return [seen_DE @ (told_EW / (value_E + ridge * scale)[:, None]) + default_W for ridge in ridges]
 
 
 def best_ridge(kernel_CC: Floats, share_CW: Floats) -> tuple[float, float]:
@@ -103,7 +103,7 @@ def best_ridge(kernel_CC: Floats, share_CW: Floats) -> tuple[float, float]:
     for fold in range(FOLDS):
         out_C, in_C = fold_C == fold, fold_C != fold
         kernels = kernel_CC[np.ix_(in_C, in_C)], kernel_CC[np.ix_(out_C, in_C)]
-        error_R += [np.square(told - share_CW[out_C]).sum() for told in foretell(*kernels, share_CW[in_C], RIDGES)]
+        error_R += [np.square(told - share_CW[out_C]).sum() for told in predict(*kernels, share_CW[in_C], RIDGES)]
     best = int(error_R.argmin())
     return float(error_R[best]), RIDGES[best]
 
@@ -117,8 +117,8 @@ def readers(mean_CF: Floats, mean_DF: Floats, share_CW: Floats) -> dict[str, Flo
     _, soft, narrow = min(choices)
     kernels = gaussian(learnt_CF, learnt_CF, narrow), gaussian(asked_DF, learnt_CF, narrow)
     return {
-        "ridge regression": foretell(linear_CC, linear(asked_DF, learnt_CF), share_CW, [ridge])[0],
-        "Gaussian kernel": foretell(*kernels, share_CW, [soft])[0],
+        "ridge regression": predict(linear_CC, linear(asked_DF, learnt_CF), share_CW, [ridge])[0],
+        "Gaussian kernel": predict(*kernels, share_CW, [soft])[0],
     }
 
 

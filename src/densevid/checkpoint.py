@@ -2,7 +2,7 @@
 
 `calibration.toml` may stand beside them: what turns scores into confidence, fitted after training. A model that reads
 reduced features carries the reduction too, `reduction.safetensors`, so that it can be used on any video file. And
-`expected_words.safetensors` and `happening.safetensors`, fitted after training as well, have a say in which sentence of
+`word_prior.safetensors` and `actionness.safetensors`, fitted after training as well, have a say in which sentence of
 a beam is said, and in whether there is anything to tell.
 
 A folder made today loads tomorrow: `FORMAT` rises when the meaning of a file changes, and readers of old formats stay.
@@ -30,7 +30,7 @@ from densevid.data.vocabulary import Vocabulary
 from densevid.errors import InputError
 from densevid.io import require_writable, tensor_path, toml_text
 from densevid.model.masked_transformer import MaskedTransformer
-from densevid.model.priors import ExpectedWords, Happening
+from densevid.model.priors import Actionness, WordPrior
 from densevid.tracks import FeatureRecipe
 
 if TYPE_CHECKING:
@@ -53,12 +53,12 @@ class LoadedModel:
     recipe: FeatureRecipe | None
     calibration: Mapping[str, Any] | None = None
     reduction: Reduction | None = None
-    expected_words: ExpectedWords | None = None
-    happening: Happening | None = None
+    word_prior: WordPrior | None = None
+    actionness: Actionness | None = None
 
-    def expected_on(self, device: torch.device) -> ExpectedWords | None:
+    def expected_on(self, device: torch.device) -> WordPrior | None:
         """The expected words on a device, where the model has some."""
-        return None if self.expected_words is None else self.expected_words.to(device)
+        return None if self.word_prior is None else self.word_prior.to(device)
 
 
 def require_replaceable(folder: Path | str) -> None:
@@ -122,10 +122,10 @@ def _write_files(
         (folder / CALIBRATION).write_text(toml_text(loaded.calibration), encoding="utf-8")
     if loaded.reduction is not None:
         loaded.reduction.save(folder / REDUCTION)
-    if loaded.expected_words is not None:
-        loaded.expected_words.save(folder / EXPECTED_WORDS, half_precision=precision == torch.float16)
-    if loaded.happening is not None:
-        loaded.happening.save(folder / HAPPENING)
+    if loaded.word_prior is not None:
+        loaded.word_prior.save(folder / EXPECTED_WORDS, half_precision=precision == torch.float16)
+    if loaded.actionness is not None:
+        loaded.actionness.save(folder / HAPPENING)
 
 
 def _stored(name: str, tensor: Tensor, precision: torch.dtype | None) -> Tensor:
@@ -161,8 +161,8 @@ def load_model(folder: Path | str, *, fitted: bool = True) -> LoadedModel:
     load_weights(model, weights, where=str(folder / WEIGHTS))
     reduction = _read_reduction(folder / REDUCTION, recipe)
     expected = _read_expected_words(folder / EXPECTED_WORDS, config, vocabulary) if fitted else None
-    happening = _read_happening(folder / HAPPENING, config) if fitted else None
-    return LoadedModel(model, config, vocabulary, recipe, calibration, reduction, expected, happening)
+    actionness = _read_happening(folder / HAPPENING, config) if fitted else None
+    return LoadedModel(model, config, vocabulary, recipe, calibration, reduction, expected, actionness)
 
 
 def load_weights(
@@ -218,22 +218,22 @@ def _read_reduction(path: Path, recipe: FeatureRecipe | None) -> Reduction | Non
     return reduction
 
 
-def _read_expected_words(path: Path, config: Config, vocabulary: Vocabulary) -> ExpectedWords | None:
+def _read_expected_words(path: Path, config: Config, vocabulary: Vocabulary) -> WordPrior | None:
     """Those of a model that has some; they must be about its features and its words."""
     if not path.exists():
         return None
-    expected = ExpectedWords.load(path)
+    expected = WordPrior.load(path)
     expected.require_fit(sum(config.features.widths), len(vocabulary), where=path)
     return expected
 
 
-def _read_happening(path: Path, config: Config) -> Happening | None:
+def _read_happening(path: Path, config: Config) -> Actionness | None:
     """That of a model that has one; it must be about its features."""
     if not path.exists():
         return None
-    happening = Happening.load(path)
-    happening.require_fit(sum(config.features.widths), where=path)
-    return happening
+    actionness = Actionness.load(path)
+    actionness.require_fit(sum(config.features.widths), where=path)
+    return actionness
 
 
 def _read_config(path: Path) -> Config:

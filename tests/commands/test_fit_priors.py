@@ -16,7 +16,7 @@ from densevid.cli import main
 from densevid.data.annotations import read_annotations
 from densevid.data.layouts import open_features
 from densevid.data.store.reader import FeatureStore
-from densevid.inference.fitting.word_prior import fit_expected_words
+from densevid.inference.fitting.word_prior import fit_word_prior
 from examples.learn_generated_videos import RECIPE, WIDTHS
 from helpers.tiny_run import train_here, write_tiny_data
 
@@ -38,13 +38,13 @@ def test_a_model_learns_which_words_to_expect(trained: Path, model: Path, capsys
     assert main(["fit-priors", "--model", str(model), *files]) == 0
     assert "fitted on 8 videos, 19 events" in capsys.readouterr().out
     loaded = load_model(model)
-    fitted = fit_expected_words(
+    fitted = fit_word_prior(
         open_features(trained / "train"), read_annotations(trained / "train.json"), loaded.vocabulary
     )
-    assert loaded.expected_words is not None and model / EXPECTED_WORDS in model_files(model)
+    assert loaded.word_prior is not None and model / EXPECTED_WORDS in model_files(model)
     for name, part in fitted.parts.items():
-        torch.testing.assert_close(loaded.expected_words.parts[name], part)
-    about = loaded.expected_words.about
+        torch.testing.assert_close(loaded.word_prior.parts[name], part)
+    about = loaded.word_prior.about
     assert about["fitted"]["videos"] == 8 and "train.json" in about["provenance"]["inputs"]
     (model / "calibration.toml").write_text("")
     assert main(["fit-priors", "--model", str(model), *files]) == 0
@@ -53,7 +53,7 @@ def test_a_model_learns_which_words_to_expect(trained: Path, model: Path, capsys
 
     told = {}
     for weight in ("0", "50"):
-        settings = ["--set", "inference.beam=6", "--set", f"inference.expected_weight={weight}"]
+        settings = ["--set", "inference.beam=6", "--set", f"inference.word_prior_weight={weight}"]
         out = model.parent / f"{weight}.json"
         words = ["--model", str(model), "--features", str(trained / "train"), *settings, "--out", str(out)]
         assert main(["predict", *words]) == 0
@@ -71,7 +71,7 @@ def test_a_file_that_is_no_good_is_replaced(trained: Path, model: Path, capsys: 
     assert main(["fit-priors", "--model", str(model), *files]) == 0
     told = capsys.readouterr()
     assert "fitted on 8 videos" in told.out and "1 of 9 videos have no features and are left out" in told.err
-    assert load_model(model).expected_words is not None
+    assert load_model(model).word_prior is not None
 
 
 def test_features_of_any_size_can_be_fitted(trained: Path, model: Path, tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_features_of_any_size_can_be_fitted(trained: Path, model: Path, tmp_path
             writer.add(video, replace(track, values=np.asarray(track.values, dtype=np.float32) * 1e5))
     files = ["--annotations", str(trained / "train.json"), "--features", str(tmp_path / "large")]
     assert main(["fit-priors", "--model", str(model), *files]) == 0
-    assert load_model(model).expected_words is not None
+    assert load_model(model).word_prior is not None
 
 
 def test_clips_are_told_of_as_they_are(
@@ -100,10 +100,10 @@ def test_clips_are_told_of_as_they_are(
     assert main([*words, "--seconds-per-step", "0.5"]) == 2
     assert "clips know their own times" in capsys.readouterr().err
     assert main(words) == 0
-    expected = load_model(model).expected_words
+    expected = load_model(model).word_prior
     means = [open_features(trained / "train").track(video).values.astype(np.float64).mean(axis=0) for video in told]
     assert expected is not None
-    np.testing.assert_allclose(expected.usual_F, np.mean(means, axis=0), rtol=2e-3, atol=2e-3)
+    np.testing.assert_allclose(expected.default_F, np.mean(means, axis=0), rtol=2e-3, atol=2e-3)
     assert main([*words, "--split", "nowhere"]) == 2
     assert not (model / HAPPENING).exists(), "there is something to tell of every clip"
     clips[min(clips)]["captions"] = []
@@ -111,8 +111,8 @@ def test_clips_are_told_of_as_they_are(
     capsys.readouterr()
     assert main(words) == 0
     assert "happening.safetensors: fitted on 8 videos, 1 quiet" in capsys.readouterr().out
-    happening = load_model(model).happening
-    assert happening is not None and happening.about["provenance"]["command"] == "fit-priors"
+    actionness = load_model(model).actionness
+    assert actionness is not None and actionness.about["provenance"]["command"] == "fit-priors"
 
 
 def test_videos_without_events_teach_whether_anything_happens(trained: Path, model: Path, tmp_path: Path) -> None:
@@ -122,8 +122,8 @@ def test_videos_without_events_teach_whether_anything_happens(trained: Path, mod
     files = ["--annotations", str(tmp_path / "some.json"), "--features", str(trained / "train")]
     assert main(["fit-priors", "--model", str(model), *files]) == 0
     loaded = load_model(model)
-    assert loaded.happening is not None and loaded.happening.about["fitted"]["quiet"] == 1
-    assert loaded.expected_words is not None and loaded.expected_words.about["fitted"]["videos"] == 7
+    assert loaded.actionness is not None and loaded.actionness.about["fitted"]["quiet"] == 1
+    assert loaded.word_prior is not None and loaded.word_prior.about["fitted"]["videos"] == 7
 
 
 @pytest.mark.parametrize(

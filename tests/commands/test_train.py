@@ -20,7 +20,7 @@ from densevid.data.dataset import Batch
 from densevid.data.layouts import open_features
 from densevid.events import read_events
 from densevid.training import checkpointing
-from densevid.training.train_state import Learner
+from densevid.training.train_state import TrainState
 from examples.learn_generated_videos import WIDTHS
 from helpers.tiny_run import assert_same_weights, settings, train_here, weights, words, write_tiny_data
 
@@ -225,14 +225,14 @@ def test_a_device_to_learn_on_is_a_cpu_or_a_gpu_of_this_machine(
 def test_too_little_memory_is_one_line_and_the_last_checkpoint_stays(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = Learner.learn
+    real = TrainState.learn
 
-    def learn(learner: Learner, batch: Batch, epoch: int) -> torch.Tensor:
+    def learn(learner: TrainState, batch: Batch, epoch: int) -> torch.Tensor:
         if learner.step == 2:
             raise torch.OutOfMemoryError("CUDA out of memory.\nTried to allocate 20.00 GiB")
         return real(learner, batch, epoch)
 
-    monkeypatch.setattr(Learner, "learn", learn)
+    monkeypatch.setattr(TrainState, "learn", learn)
     command = words(data, tmp_path / "run", *settings("training.checkpoint_every=1"), "--device", "cpu")
     line = wrong(capsys, command)
     assert "cpu is out of memory with training.batch_size = 6; set it lower" in line and "checkpoint" in line

@@ -85,7 +85,7 @@ def test_a_quiet_video_shows_them_alone_and_is_as_long_as_others(made: Made) -> 
 
 def test_some_samples_are_quiet_and_a_batch_with_one_trains(made: Made) -> None:
     samples = samples_of(made(12))
-    quiet = samples.quiet_every - 1
+    quiet = samples.negatives_every - 1
     assert len(samples[quiet].events_G2) == 0 == len(samples[quiet].number_P) and samples[quiet].steps > 0
     assert [len(samples[index].number_P) > 0 for index in range(13)] == [True] * 12 + [False]
     assert "12 of them quiet" in samples.summary() and "quiet" not in samples_of(made(0)).summary()
@@ -94,7 +94,7 @@ def test_some_samples_are_quiet_and_a_batch_with_one_trains(made: Made) -> None:
     model = MaskedTransformer(config, len(samples.vocabulary))
     batch = collate([samples[quiet], samples[0], samples[1]], 160)
     assert batch.video_P is not None and set(batch.video_P.tolist()) == {1, 2}
-    alone = collate([samples[quiet], samples[quiet + samples.quiet_every]], 160)
+    alone = collate([samples[quiet], samples[quiet + samples.negatives_every]], 160)
     assert not alone.event_valid_BG.any() and len(alone.sample_P) == 0
     for each in (batch, alone):
         model.zero_grad()
@@ -106,7 +106,7 @@ def test_some_samples_are_quiet_and_a_batch_with_one_trains(made: Made) -> None:
 
 def test_one_segment_a_video_and_a_quiet_one_do_not_get_mixed_up(made: Made) -> None:
     samples = samples_of(made(12), segments_per_video=1)
-    pair = [samples[samples.quiet_every - 1], samples[0]]
+    pair = [samples[samples.negatives_every - 1], samples[0]]
     batch = collate(pair, 160)
     assert batch.video_P is not None and batch.video_P.tolist() == [1]
     np.testing.assert_array_equal(batch.segment_P2[0], pair[1].events_G2[int(pair[1].segment_index_P[0])])

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from densevid.evaluation.metrics.meteor import Meteor, corpus_score, segment_scores
-from densevid.evaluation.metrics.text_pool import CaptionPool
+from densevid.evaluation.metrics.text_pool import CaptionIndex
 from densevid.evaluation.metrics.tokens import tokenise
 from densevid.evaluation.protocols.captioning import TIOUS, score_captioning
 from densevid.evaluation.protocols.localization import score_proposals
@@ -41,12 +41,12 @@ def meteor() -> Iterator[Meteor]:
 
 
 @pytest.fixture(scope="module")
-def pool(meteor: Meteor) -> CaptionPool:
-    return CaptionPool(meteor)
+def pool(meteor: Meteor) -> CaptionIndex:
+    return CaptionIndex(meteor)
 
 
 @pytest.mark.parametrize("name", golden_files("e20"))
-def test_captioning(name: str, pool: CaptionPool) -> None:
+def test_captioning(name: str, pool: CaptionIndex) -> None:
     predicted, kind, told = parts_of(name)
     result = load(name)["result"]
     ours = score_captioning(predictions(predicted), references(told), pool, kind[1:5])
@@ -57,7 +57,7 @@ def test_captioning(name: str, pool: CaptionPool) -> None:
 
 
 @pytest.mark.parametrize("name", ["small_clean.e2018.pervideo.json.gz", "yc2small_clean.e2018.pervideo.json.gz"])
-def test_captioning_of_each_video(name: str, pool: CaptionPool) -> None:
+def test_captioning_of_each_video(name: str, pool: CaptionIndex) -> None:
     predicted = name.split(".")[0]
     ours = score_captioning(predictions(predicted), references(predicted.removesuffix("_clean")), pool, "2018")
     for run in load(name)["runs"]:
@@ -70,7 +70,7 @@ def test_captioning_of_each_video(name: str, pool: CaptionPool) -> None:
 
 
 @pytest.mark.parametrize("name", golden_files("soda"))
-def test_soda(name: str, pool: CaptionPool) -> None:
+def test_soda(name: str, pool: CaptionIndex) -> None:
     predicted, kind, told = parts_of(name)
     _, letter, mode, metric = kind.split("_")
     text = {"Meteor": "METEOR", "Cider": "CIDEr"}[metric]
@@ -82,7 +82,7 @@ def test_soda(name: str, pool: CaptionPool) -> None:
         np.testing.assert_allclose(alone, golden, atol=CLOSE, rtol=0)
 
 
-def test_soda_of_each_video(pool: CaptionPool) -> None:
+def test_soda_of_each_video(pool: CaptionIndex) -> None:
     (run,) = load("small_nasty.soda_c_merged.pervideo.json.gz")
     (by_video,) = (table for name, table in run.items() if name.startswith("per_video"))
     ours = score_soda(predictions("small_nasty"), references("small"), pool, types=["c"])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from densevid.evaluation.files import read_predictions, read_references
 from densevid.evaluation.metrics.meteor import Meteor, corpus_score, segment_scores
-from densevid.evaluation.metrics.text_pool import CaptionPool
+from densevid.evaluation.metrics.text_pool import CaptionIndex
 from densevid.evaluation.protocols.captioning import TIOUS, garbage_sentence, score_captioning
 from densevid.evaluation.protocols.localization import score_proposals
 from densevid.evaluation.protocols.segments import score_segments
@@ -29,9 +29,9 @@ World = tuple[dict[str, Any], list[dict[str, Any]]]
 
 
 @pytest.fixture(scope="module")
-def pool() -> Iterator[CaptionPool]:
+def pool() -> Iterator[CaptionIndex]:
     engine = Meteor(cache=False)
-    yield CaptionPool(engine)
+    yield CaptionIndex(engine)
     engine.close()
 
 
@@ -96,7 +96,7 @@ def written_pairs(rows: list[Any], told: list[Any], tiou: float, protocol: str) 
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10**6), st.sampled_from(["2017", "2018", "2021"]))
-def test_captioning(pool: CaptionPool, seed: int, protocol: str) -> None:
+def test_captioning(pool: CaptionIndex, seed: int, protocol: str) -> None:
     predictions, references = world(seed)
     ours = score_captioning(read_predictions(predictions), [read_references(r) for r in references], pool, protocol)
     assert set(ours.videos) == {video for file in references for video in file}
@@ -137,7 +137,7 @@ def detection(rows: list[Any], references: list[dict[str, Any]], video: str, tio
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10**6))
-def test_soda_c(pool: CaptionPool, seed: int) -> None:
+def test_soda_c(pool: CaptionIndex, seed: int) -> None:
     predictions, references = world(seed)
     ours = score_soda(read_predictions(predictions), [read_references(r) for r in references], pool)
     modes = ours.scores["c"]
@@ -192,7 +192,7 @@ def plain_iou(left: list[float], right: list[float]) -> float:
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 10**6))
-def test_segments(pool: CaptionPool, seed: int) -> None:
+def test_segments(pool: CaptionIndex, seed: int) -> None:
     predictions, references = world(seed)
     draw = random.Random(seed)
     for file in references:  # the second annotator sees some of the first one's segments

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from densevid.events import Event
-from densevid.export.subtitled_video import Mp4Manner, shown_in_turn, write_subtitled
+from densevid.export.subtitled_video import Mp4Options, shown_in_turn, write_subtitled
 from densevid.export.subtitles import ffmpeg_metadata, printable, srt, webvtt, youtube_chapters
 from helpers.made_videos import constant, make_video, number_of, packet_times
 
@@ -156,7 +156,7 @@ def test_pictures_that_are_encoded_anew_keep_their_size_and_shape(burn, tmp_path
     video = make_video(
         tmp_path / "tall.mp4", times, codec="mpeg4", size=(96, 160), sound_from=0.0, aspect=Fraction(4, 3)
     )
-    write_subtitled(video, tmp_path / "out.mp4", [Event(0.5, 1.5, "a dog runs")], Mp4Manner(burn, web=True))
+    write_subtitled(video, tmp_path / "out.mp4", [Event(0.5, 1.5, "a dog runs")], Mp4Options(burn, web=True))
     with av.open(str(tmp_path / "out.mp4")) as container:
         stream = container.streams.video[0]
         assert (stream.codec_context.name, stream.width, stream.height) == ("h264", 96, 160)
@@ -168,7 +168,7 @@ def test_pictures_that_are_encoded_anew_keep_their_size_and_shape(burn, tmp_path
 def test_burned_in_captions_change_the_pictures_while_they_last(tmp_path) -> None:
     grey = np.full((128, 192, 3), 200, np.uint8)
     video = make_video(tmp_path / "grey.mp4", constant(3.0), picture=lambda number: grey)
-    write_subtitled(video, tmp_path / "out.mp4", [Event(1.0, 2.0, "a dog runs")], Mp4Manner(burn=True))
+    write_subtitled(video, tmp_path / "out.mp4", [Event(1.0, 2.0, "a dog runs")], Mp4Options(burn=True))
     with av.open(str(tmp_path / "out.mp4")) as container:
         assert not container.streams.subtitles
         frames = [(frame.time, frame.to_ndarray(format="gray")[100:]) for frame in container.decode(video=0)]

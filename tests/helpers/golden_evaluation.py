@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from densevid.evaluation.files import Rows, read_predictions, read_references
+from densevid.evaluation.files import EventTable, read_predictions, read_references
 
 SHARED = Path(__file__).parents[2] / ".." / "shared"
 FOLDER = SHARED / "golden" / "evaluation"
@@ -26,7 +26,7 @@ def load(name: str) -> Any:
 
 
 @cache
-def references(name: str) -> tuple[Rows, ...]:
+def references(name: str) -> tuple[EventTable, ...]:
     return tuple(read_references(path) for path in reference_paths(name))
 
 
@@ -37,7 +37,7 @@ def reference_paths(name: str) -> list[Path]:
 
 
 @cache
-def predictions(name: str) -> Rows:
+def predictions(name: str) -> EventTable:
     return read_predictions(prediction_path(name))
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from densevid.inference.batches import ReadTrack
+from densevid.inference.batches import ModelInput
 from densevid.inference.captioner import Batches, Captioner
 from densevid.inference.nms import best
 from densevid.tracks import Clock
@@ -16,8 +16,8 @@ from helpers.random_models import random_model, random_track
 CLOCK = Clock.uniform(0.5)
 
 
-def video(steps: int) -> ReadTrack:
-    return ReadTrack(np.zeros((steps, 1), dtype=np.float32), CLOCK)
+def video(steps: int) -> ModelInput:
+    return ModelInput(np.zeros((steps, 1), dtype=np.float32), CLOCK)
 
 
 @pytest.mark.parametrize(("events", "videos"), [(186, 16), (500, 16), (100, 30), (10, 64), (0, 64)])

@@ -17,7 +17,7 @@ from densevid.errors import InputError
 from densevid.events import Event
 from densevid.inference.captioner import Captioner
 from densevid.inference.explain import masks_of_anchors
-from densevid.inference.generator import EventSpeaker, SpeakerLimits
+from densevid.inference.generator import CaptionGenerator, GeneratorLimits
 from densevid.inference.nms import best
 from densevid.tracks import FeatureTrack
 from helpers.random_models import random_model, random_track
@@ -76,13 +76,13 @@ def test_company_changes_no_anchor_and_no_mask(captioner: Captioner, monkeypatch
     tracks = [random_track(steps, steps) for steps in (40, 13, 29, 1, 31)]
     alone = [next(captioner.captioned([track])) for track in tracks]
     applied: list[tuple[torch.Tensor, torch.Tensor]] = []
-    speak = EventSpeaker.__call__
+    speak = CaptionGenerator.__call__
 
-    def noted(self: EventSpeaker, video: Any, mask_PT: torch.Tensor, video_P: torch.Tensor, *rest: Any) -> Any:
+    def noted(self: CaptionGenerator, video: Any, mask_PT: torch.Tensor, video_P: torch.Tensor, *rest: Any) -> Any:
         applied.append((mask_PT, video_P))
         return speak(self, video, mask_PT, video_P, *rest)
 
-    monkeypatch.setattr(EventSpeaker, "__call__", noted)
+    monkeypatch.setattr(CaptionGenerator, "__call__", noted)
     captioner.steps_at_once = 200
     together = list(captioner.captioned(tracks))
     mask_PT, video_P = applied[0]  # those after it are some of these
@@ -96,7 +96,7 @@ def test_company_changes_no_anchor_and_no_mask(captioner: Captioner, monkeypatch
 def test_limits_of_memory_change_nothing(captioner: Captioner) -> None:
     tracks = [random_track(steps, steps) for steps in (40, 13, 29, 40, 2)]
     loaded = replace(random_model(), model=captioner.model, config=captioner.config)
-    for limits in (SpeakerLimits(1, 1, 0), SpeakerLimits(64, 200, 500)):
+    for limits in (GeneratorLimits(1, 1, 0), GeneratorLimits(64, 200, 500)):
         narrow = Captioner(loaded, steps_at_once=30, limits=limits)
         for ours, theirs in zip(narrow.caption_many(tracks), captioner.caption_many(tracks), strict=True):
             same(ours, theirs)

@@ -12,8 +12,8 @@ from benchmarks.plain_captioner import PlainCaptioner
 from densevid.checkpoint import LoadedModel
 from densevid.inference.captioner import Captioner
 from densevid.inference.explain_window import ReadWindow, windows_read
-from densevid.inference.rescoring import compared_by, contrast_of
-from densevid.model.priors import ExpectedWords
+from densevid.inference.rescoring import contrast_scores, similarity_space
+from densevid.model.priors import WordPrior
 from densevid.tracks import Clock, FeatureTrack
 from helpers.random_models import WIDTH, random_expected_words, random_model
 
@@ -23,12 +23,12 @@ FEATURES, WORDS = 6, 12
 def test_steps_are_compared_by_what_words_depend_on() -> None:
     loaded, expected = random_model({}, {}), random_expected_words(FEATURES, WORDS)
     features = torch.randn(2, 5, FEATURES)
-    as_they_are = replace(loaded.config.inference, compare="features")
-    assert compared_by(expected, as_they_are)(features) is features
-    assert compared_by(None, loaded.config.inference)(features) is features
-    meant = compared_by(expected, loaded.config.inference)(features)
-    torch.testing.assert_close(meant.float(), (features - expected.usual_F) @ expected.directions_FR)
-    alone = compared_by(expected, loaded.config.inference)(features[1:, :4])
+    as_they_are = replace(loaded.config.inference, similarity_space="features")
+    assert similarity_space(expected, as_they_are)(features) is features
+    assert similarity_space(None, loaded.config.inference)(features) is features
+    meant = similarity_space(expected, loaded.config.inference)(features)
+    torch.testing.assert_close(meant.float(), (features - expected.default_F) @ expected.directions_FR)
+    alone = similarity_space(expected, loaded.config.inference)(features[1:, :4])
     torch.testing.assert_close(alone, meant[1:, :4], rtol=1e-12, atol=1e-12)
 
 
@@ -47,12 +47,12 @@ def half() -> LoadedModel:
     directions = torch.zeros(WIDTH, 2)
     directions[WIDTH // 2 :] = torch.randn(WIDTH - WIDTH // 2, 2, generator=torch.Generator().manual_seed(0))
     words = len(loaded.vocabulary)
-    expected = ExpectedWords(torch.zeros(WIDTH), directions, torch.randn(2, words), torch.ones(words))
-    return replace(loaded, expected_words=expected)
+    expected = WordPrior(torch.zeros(WIDTH), directions, torch.randn(2, words), torch.ones(words))
+    return replace(loaded, word_prior=expected)
 
 
 def compared(loaded: LoadedModel, by: str) -> LoadedModel:
-    return replace(loaded, config=loaded.config.with_values({"inference": {"compare": by}}))
+    return replace(loaded, config=loaded.config.with_values({"inference": {"similarity_space": by}}))
 
 
 def test_borders_lie_where_what_words_depend_on_changes(half: LoadedModel) -> None:
@@ -69,23 +69,23 @@ def test_contrast_is_of_what_words_depend_on(half: LoadedModel) -> None:
     """Scores of the same proposals: what jumps without a word that depends on it does not count."""
     found = {}
     for by, weight in (("words", 0.0), ("words", 1.0), ("features", 1.0)):
-        settings = {"border_reach": 0.0, "border_weight": 0.0, "contrast_weight": weight, "compare": by}
+        settings = {"border_reach": 0.0, "border_weight": 0.0, "contrast_weight": weight, "similarity_space": by}
         made = Captioner(replace(half, config=half.config.with_values({"inference": settings})))
         found[by, weight] = {(event.start, event.end): event.score for event in made.caption(jumping(12, 26))}
     plain, words, features = found.values()
     by_hand = made.finder.compared(torch.from_numpy(jumping(12, 26).values)[None])
     assert by_hand.shape[-1] == WIDTH  # the last of them goes by features
-    meant = torch.from_numpy(jumping(12, 26).values)[None] @ half.expected_words.directions_FR  # type: ignore[union-attr]
+    meant = torch.from_numpy(jumping(12, 26).values)[None] @ half.word_prior.directions_FR  # type: ignore[union-attr]
     for span, score in words.items():
         steps = torch.tensor([[[2 * border for border in span]]])
-        contrast = contrast_of(steps, meant, torch.tensor([40]), made.config.model.window)
+        contrast = contrast_scores(steps, meant, torch.tensor([40]), made.config.model.window)
         assert score == pytest.approx(plain[span] * float(contrast), abs=1e-5)
     assert words != features
 
 
 @pytest.mark.parametrize("by", ["words", "features"])
 def test_whoever_looks_into_a_model_sees_the_borders_it_tells(half: LoadedModel, by: str) -> None:
-    settings = {"compare": by, "contrast_weight": 0.0}
+    settings = {"similarity_space": by, "contrast_weight": 0.0}
     loaded, track = replace(half, config=half.config.with_values({"inference": settings})), jumping(12, 26)
     told = {(event.start, event.end) for event in Captioner(loaded).caption(track)}
     window = ReadWindow.of(loaded, track, windows_read(loaded, track), 0)

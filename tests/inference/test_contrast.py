@@ -12,9 +12,9 @@ from densevid.events import Event
 from densevid.inference.captioner import Captioner
 from densevid.inference.confidence import Calibration
 from densevid.inference.fitting.logistic import LogisticCurve
-from densevid.inference.long_video import Storyteller
+from densevid.inference.long_video import LongVideoCaptioner
 from densevid.inference.nms import Selection
-from densevid.inference.rescoring import contrast_of, weighed
+from densevid.inference.rescoring import contrast_scores, weighed
 from densevid.inference.summary import SummaryRules
 from helpers.random_models import random_model, random_track
 
@@ -43,7 +43,7 @@ def test_contrast_is_that_of_a_loop_and_what_comes_after_the_video_is_not_seen(
 ) -> None:
     values = np.random.default_rng(steps).normal(size=(steps + 5, 6)).astype(np.float32)
     values[steps:] = 1e4
-    ours = contrast_of(torch.tensor([spans]), torch.from_numpy(values)[None], torch.tensor([steps]), WINDOW)[0]
+    ours = contrast_scores(torch.tensor([spans]), torch.from_numpy(values)[None], torch.tensor([steps]), WINDOW)[0]
     theirs = [by_hand(values[:steps].astype(np.float64), *span) for span in spans]
     np.testing.assert_allclose(ours.numpy(), theirs, atol=1e-6)
     assert ((ours >= 0) & (ours <= 1)).all()
@@ -52,10 +52,10 @@ def test_contrast_is_that_of_a_loop_and_what_comes_after_the_video_is_not_seen(
 def test_an_event_between_others_stands_out_and_its_parts_and_stills_do_not() -> None:
     shots = np.repeat(np.eye(3, dtype=np.float32), 10, axis=0)
     spans = torch.tensor([[[10.0, 20.0], [10.0, 15.0], [13.0, 18.0], [5.0, 15.0], [10.0, 30.0]]])
-    event, *others = contrast_of(spans, torch.from_numpy(shots)[None], torch.tensor([30]), WINDOW)[0].tolist()
+    event, *others = contrast_scores(spans, torch.from_numpy(shots)[None], torch.tensor([30]), WINDOW)[0].tolist()
     assert event > 1.2 * max(others)
     still = torch.ones(1, 30, 3)
-    assert contrast_of(spans, still, torch.tensor([30]), WINDOW)[0].max() < 1e-6
+    assert contrast_scores(spans, still, torch.tensor([30]), WINDOW)[0].max() < 1e-6
 
 
 def selection(scores: list[float], kept: list[bool]) -> Selection:
@@ -71,7 +71,7 @@ def test_scores_are_multiplied_and_the_best_come_first() -> None:
     scores = after.score_BK[0, :3]
     assert (scores.diff() <= 0).all() and after.anchor_BK[0, 3] == 3
     assert after.network_BK is not None
-    contrast = contrast_of(before.reported_BK2, features, torch.tensor([20]), WINDOW)[0]
+    contrast = contrast_scores(before.reported_BK2, features, torch.tensor([20]), WINDOW)[0]
     for place, anchor in enumerate(after.anchor_BK[0].tolist()):
         assert torch.equal(after.reported_BK2[0, place], before.reported_BK2[0, anchor])
         assert after.network_BK[0, place] == before.score_BK[0, anchor]
@@ -112,7 +112,7 @@ def test_a_confidence_asks_what_the_network_said_and_long_videos_keep_it() -> No
         told = []
         for weight in (0.0, 1.0):
             captioner = Captioner(random_model({}, {"contrast_weight": weight, "suppression_iou": 1.0}))
-            (events,) = Storyteller(captioner, calibration=calibration).tell([random_track(steps, steps)])
+            (events,) = LongVideoCaptioner(captioner, calibration=calibration).tell([random_track(steps, steps)])
             told.append({(round(event.start, 4), round(event.end, 4)): event.score for event in events})
         shared = told[0].keys() & told[1].keys()
         assert len(shared) > 5
@@ -124,7 +124,7 @@ def test_a_long_video_with_windows_in_which_nothing_is_proposed() -> None:
     asked = {"contrast_weight": 1.0, "min_proposals": 0, "min_before_suppression": 0}
     for threshold in np.linspace(0.3, 0.8, 11):
         captioner = Captioner(random_model({}, asked | {"score_threshold": float(threshold)}), steps_at_once=40)
-        (events,) = Storyteller(captioner).tell([random_track(300, 1)])
+        (events,) = LongVideoCaptioner(captioner).tell([random_track(300, 1)])
         assert events
 
 
@@ -134,6 +134,6 @@ def test_a_summary_without_a_calibration_asks_how_sure_the_network_is() -> None:
     for weight in (0.0, 1.0):
         captioner = Captioner(random_model({}, {"contrast_weight": weight}))
         rules = SummaryRules(least_confidence=0.5, worth="score")
-        (events,) = Storyteller(captioner, summary=rules).tell([track])
+        (events,) = LongVideoCaptioner(captioner, summary=rules).tell([track])
         told.append(events)
     assert all(told) and all(event.score > 0.5 for events in told for event in events)

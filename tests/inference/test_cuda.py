@@ -30,14 +30,14 @@ from densevid.inference.captioner import Captioner
 from densevid.inference.confidence import Calibration
 from densevid.inference.fitting.calibration import AS_IT_IS
 from densevid.inference.fitting.logistic import LogisticCurve
-from densevid.inference.generator import SpeakerLimits
-from densevid.inference.long_video import Storyteller
+from densevid.inference.generator import GeneratorLimits
+from densevid.inference.long_video import LongVideoCaptioner
 from densevid.inference.nms import best, walked
 from densevid.inference.search import NEVER_SAID, likeliest
 from densevid.inference.summary import SummaryRules
 from densevid.intervals import suppress
-from densevid.kernels.fused import KERNELS, Fused, Reading, TritonFused, has_triton, reading_for
-from densevid.kernels.word_state import FlatMemory, Said
+from densevid.kernels.fused import KERNELS, AttentionTiling, Fused, TritonFused, has_triton, tiling_for
+from densevid.kernels.word_state import FlatMemory, KeyValueCache
 from densevid.tracks import FeatureTrack
 from helpers.random_models import WIDTH, random_happening, random_model, random_track
 
@@ -52,9 +52,9 @@ VARIANTS: list[Variant] = [
     ({"encoder": "bi-lstm", "decoder": "lstm"}, {}),
     ({"encoder": "bi-lstm", "width": 64}, {}),
     ({"width": 64}, {"beam": 3}),
-    ({"width": 64, "mask": "discrete"}, {"beam": 4, "no_repeat": 2, "agreement": 0.8}),
+    ({"width": 64, "mask": "discrete"}, {"beam": 4, "no_repeat": 2, "mbr_weight": 0.8}),
     ({"encoder": "bi-lstm", "decoder": "lstm"}, {"beam": 3}),
-    ({"width": 64}, {"beam": 5, "agreement": 0.8, "expected_weight": 3.0}),
+    ({"width": 64}, {"beam": 5, "mbr_weight": 0.8, "word_prior_weight": 3.0}),
 ]
 KINDS: list[dict[str, Any]] = [
     {"kernels": (), "captured": False},
@@ -67,7 +67,7 @@ KINDS: list[dict[str, Any]] = [
 
 def captioner(variant: Variant, precision: Any = "float32", **limits: Any) -> Captioner:
     device = torch.device("cuda")
-    chosen = replace(SpeakerLimits.of(device), spoken=1 << 14, **limits)
+    chosen = replace(GeneratorLimits.of(device), spoken=1 << 14, **limits)
     return Captioner(random_model(*variant), device=device, precision=precision, limits=chosen)
 
 
@@ -107,10 +107,10 @@ def check_float32_is_that_of_a_cpu(variant: Variant) -> None:
 
 def check_borders_and_contrast_by_expected_words(compare: str) -> None:
     """Where events are, in float32, and replayed in bfloat16; borders lie on whole steps, so words are not compared."""
-    settings = {"expected_weight": 3.0, "border_reach": 0.25, "contrast_weight": 0.75, "compare": compare}
+    settings = {"word_prior_weight": 3.0, "border_reach": 0.25, "contrast_weight": 0.75, "similarity_space": compare}
     variant: Variant = ({"width": 64}, {"beam": 2, **settings})
     want = list(Captioner(random_model(*variant)).captioned(TRACKS))
-    other: Variant = (variant[0], {**variant[1], "compare": "features" if compare == "words" else "words"})
+    other: Variant = (variant[0], {**variant[1], "similarity_space": "features" if compare == "words" else "words"})
     others = Captioner(random_model(*other)).captioned(TRACKS)
     assert any(not np.array_equal(ours.score_P, theirs.score_P) for ours, theirs in zip(want, others, strict=True))
     for made in (captioner(variant), captioner(variant, kernels=())):
@@ -128,7 +128,7 @@ def check_borders_and_contrast_by_expected_words(compare: str) -> None:
 
 def check_confidence_asks_whether_anything_happens(windows: str) -> None:
     """Of summaries of short videos and of one that is read in several windows: as sure on both devices."""
-    loaded = replace(random_model({"width": 64}), happening=random_happening(WIDTH))
+    loaded = replace(random_model({"width": 64}), actionness=random_happening(WIDTH))
     happens = LogisticCurve(("happening",), (0.7,), -0.2)
     calibration = Calibration(LogisticCurve(("logit",), (1.0,), 0.5), AS_IT_IS, happens)
     rules = SummaryRules.of(loaded.config.inference, loaded.config.model.window, top=4)
@@ -136,7 +136,7 @@ def check_confidence_asks_whether_anything_happens(windows: str) -> None:
 
     def told(device: str) -> list[CaptionedVideo]:
         made = Captioner(loaded, device=torch.device(device), precision="float32")
-        return list(Storyteller(made, summary=rules, calibration=calibration).told(tracks))
+        return list(LongVideoCaptioner(made, summary=rules, calibration=calibration).told(tracks))
 
     for ours, theirs in zip(told("cuda"), told("cpu"), strict=True):
         assert len(theirs.score_P)
@@ -201,7 +201,7 @@ def check_reading_a_memory(width: int) -> None:
     log_count = torch.randn(len(rows), device="cuda")
     query = (torch.randn(8, len(slots), width, device="cuda") / 8).bfloat16().transpose(0, 1)
     theirs = Fused().attended_flat(query.float(), FlatMemory((rows.float(),), log_count, first, slots), 0)
-    for reading in (reading_for(10), reading_for(2976), Reading(32, 4, 2, 4), Reading(32, 4, 3, 1)):
+    for reading in (tiling_for(10), tiling_for(2976), AttentionTiling(32, 4, 2, 4), AttentionTiling(32, 4, 3, 1)):
         ours = TritonFused(reading=reading).attended_flat(query, FlatMemory((rows,), log_count, first, slots), 0)
         torch.testing.assert_close(
             ours.float(), theirs, atol=2e-2, rtol=2e-2, msg=lambda said, r=reading: f"{r} {said}"
@@ -212,7 +212,7 @@ def check_words_so_far(width: int) -> None:
     """Word after word in bfloat16, against torch's attention."""
     shape, place = (200, 8, 24, width // 8), torch.zeros(1, dtype=torch.long, device="cuda")
     ours, theirs = (
-        Said(*([torch.zeros(shape, device="cuda", dtype=torch.bfloat16)] for _ in range(2)), place.clone())
+        KeyValueCache(*([torch.zeros(shape, device="cuda", dtype=torch.bfloat16)] for _ in range(2)), place.clone())
         for _ in range(2)
     )
     said_LL = torch.ones(24, 24, dtype=torch.bool, device="cuda").tril()

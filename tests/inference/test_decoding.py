@@ -49,7 +49,7 @@ def every_sentence(longest: int) -> list[list[int]]:
 @torch.inference_mode()
 def test_agreement_says_what_is_most_like_all_sentences(model: MaskedTransformer, video: EncodedVideo) -> None:
     """The beam holds every sentence there is, so the choice can be made by counting words."""
-    config = InferenceConfig(beam=60, max_words=3, agreement=0.7)
+    config = InferenceConfig(beam=60, max_words=3, mbr_weight=0.7)
     beams = beam_search(model, model.begin_caption(video, torch.ones(EVENTS, 8)), EVENTS, config)
     found = chosen(beams, config).words_PL
     candidates = every_sentence(3)

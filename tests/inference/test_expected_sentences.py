@@ -17,11 +17,11 @@ from helpers.random_models import random_model, random_track
 @pytest.fixture
 def loaded() -> LoadedModel:
     few = {"max_words": 5, "min_proposals": 4, "max_proposals": 4}
-    return random_model({}, {"beam": 6, "agreement": 0.8, "expected_weight": 3.0} | few)
+    return random_model({}, {"beam": 6, "mbr_weight": 0.8, "word_prior_weight": 3.0} | few)
 
 
 def with_weight(loaded: LoadedModel, weight: float) -> Captioner:
-    settings = replace(loaded.config.inference, expected_weight=weight)
+    settings = replace(loaded.config.inference, word_prior_weight=weight)
     return Captioner(replace(loaded, config=replace(loaded.config, inference=settings)))
 
 
@@ -33,7 +33,7 @@ def test_with_all_the_weight_the_sentence_is_the_worthiest_of_the_beam(loaded: L
     told = [event.sentence for event in captioner.caption_segments(track, spans)]
     assert told != [event.sentence for event in plain.caption_segments(track, spans)]
 
-    expected = loaded.expected_words
+    expected = loaded.word_prior
     assert expected is not None
     features = torch.from_numpy(np.asarray(track.values))[None]
     with torch.inference_mode():

@@ -15,7 +15,7 @@ from densevid.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from densevid.errors import InputError
 from densevid.inference.captioner import Captioner
 from densevid.inference.explain import Explanation, explain, watched_attention
-from densevid.inference.explain_window import Candidates, Sought
+from densevid.inference.explain_window import Candidates, ProposalRef
 from densevid.model.attention import MultiHeadAttention
 from densevid.model.masked_transformer import MaskedTransformer
 from densevid.pipeline.selection import Choice, ChosenEvents, chosen_events
@@ -164,10 +164,10 @@ def turned_round(**model: object) -> LoadedModel:
     return replace(loaded_model(**model), calibration=table)
 
 
-def timeline(loaded: LoadedModel, video: FeatureTrack, choice: Choice) -> tuple[ChosenEvents, list[Sought]]:
+def timeline(loaded: LoadedModel, video: FeatureTrack, choice: Choice) -> tuple[ChosenEvents, list[ProposalRef]]:
     chosen = chosen_events(loaded, Captioner(loaded), video, choice)
     pairs = zip(chosen.origins, chosen.events, strict=True)
-    return chosen, [Sought(first, anchor, event) for (first, anchor), event in pairs]
+    return chosen, [ProposalRef(first, anchor, event) for (first, anchor), event in pairs]
 
 
 @pytest.mark.parametrize("steps", [STEPS, 120], ids=["short", "long"])

@@ -13,7 +13,7 @@ import torch
 from densevid.data.vocabulary import EOS
 from densevid.inference.batches import CaptionedVideo
 from densevid.inference.captioner import Captioner
-from densevid.inference.generator import SpeakerLimits
+from densevid.inference.generator import GeneratorLimits
 from densevid.kernels.cuda_graphs import FlatSentences, Graphs, rounded
 from densevid.kernels.fused import Fused, TritonFused
 from densevid.kernels.packed_encoder import EventEncoder
@@ -26,7 +26,7 @@ VARIANTS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"mask": "learned"}, {"mask_floor": 0.3}),
     ({"compat": "released"}, {"min_before_suppression": 20}),
     ({}, {"beam": 3}),
-    ({"mask": "discrete"}, {"beam": 4, "no_repeat": 2, "agreement": 0.8}),
+    ({"mask": "discrete"}, {"beam": 4, "no_repeat": 2, "mbr_weight": 0.8}),
     ({"compat": "released"}, {"beam": 2, "min_before_suppression": 20}),
 ]
 FUSED = ["torch", pytest.param("triton", marks=pytest.mark.skipif(not INTERPRETED, reason="needs TRITON_INTERPRET=1"))]
@@ -34,7 +34,7 @@ FUSED = ["torch", pytest.param("triton", marks=pytest.mark.skipif(not INTERPRETE
 
 def flat_captioner(variant: tuple[dict[str, Any], dict[str, Any]], fused: Fused, rows: int = 4000) -> Captioner:
     """A captioner on a CPU that speaks as on a GPU, without graphs."""
-    captioner = Captioner(random_model(*variant), limits=SpeakerLimits(400, rows, 20, 4, beams=True))
+    captioner = Captioner(random_model(*variant), limits=GeneratorLimits(400, rows, 20, 4, beams=True))
     speaker = captioner.speaker
     assert speaker.decoder is not None and isinstance(speaker.encode, EventEncoder)
     speaker.decoder.fused = speaker.encode.fused = fused

@@ -14,9 +14,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from densevid.errors import InputError
 from densevid.inference import nms as selection
-from densevid.inference.batches import Uploaded
+from densevid.inference.batches import DeviceBatch
 from densevid.inference.captioner import Captioner
-from densevid.inference.generator import SpeakerLimits
+from densevid.inference.generator import GeneratorLimits
 from densevid.inference.nms import best
 from densevid.kernels.cuda_graphs import FlatSentences, Graphs
 from helpers.random_models import random_model, random_track
@@ -45,7 +45,7 @@ class Operations(TorchDispatchMode):
 @pytest.fixture
 def captioner(monkeypatch: pytest.MonkeyPatch) -> Captioner:
     """As on a GPU; suppression, there one kernel, is one round here."""
-    captioner = Captioner(random_model(), limits=SpeakerLimits(1 << 17, 1 << 14), steps_at_once=10_000)
+    captioner = Captioner(random_model(), limits=GeneratorLimits(1 << 17, 1 << 14), steps_at_once=10_000)
     speaker = captioner.speaker
     assert speaker.decoder is not None
     speaker.flat = FlatSentences(speaker.decoder, speaker.rules, Graphs(enabled=False), 1 << 14)
@@ -55,7 +55,7 @@ def captioner(monkeypatch: pytest.MonkeyPatch) -> Captioner:
     return captioner
 
 
-def uploaded(captioner: Captioner, videos: int) -> Uploaded:
+def uploaded(captioner: Captioner, videos: int) -> DeviceBatch:
     return captioner.uploads([captioner.read(random_track(40, seed)) for seed in range(videos)])
 
 

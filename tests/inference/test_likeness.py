@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from densevid.data.vocabulary import EOS, PAD, SPECIAL_TOKENS
 from densevid.inference import search as module
-from densevid.inference.search import expected_likeness, likeness
+from densevid.inference.search import expected_similarity, similarity
 from densevid.training.rewards import WordMatches
 
 LONGEST = 7
@@ -34,7 +34,7 @@ def counted(said: list[Words]) -> torch.Tensor:
 
 @given(candidates)
 def test_it_is_meteors_formula(said: list[Words]) -> None:
-    assert torch.allclose(likeness(rows(said)[None])[0].double(), counted(said), atol=1e-6)
+    assert torch.allclose(similarity(rows(said)[None])[0].double(), counted(said), atol=1e-6)
 
 
 @given(st.lists(st.tuples(sentences, st.floats(-9, 0)), min_size=1, max_size=5), st.sampled_from([0.3, 1.0]))
@@ -42,24 +42,24 @@ def test_candidates_count_by_their_chance(said: list[tuple[Words, float]], power
     chance = torch.tensor([power * score for _, score in said]).double().exp()
     want = counted([words for words, _ in said]) @ (chance / chance.sum())
     scores = torch.tensor([[score for _, score in said]])
-    got = expected_likeness(rows([words for words, _ in said])[None], scores, power)
+    got = expected_similarity(rows([words for words, _ in said])[None], scores, power)
     assert torch.allclose(got[0].double(), want, atol=1e-5)
 
 
 def test_many_alike_outvote_the_likeliest() -> None:
     said = rows([[9], [4, 5, 6], [4, 5, 7], [4, 5, 8]])[None]
-    chosen = expected_likeness(said, torch.tensor([[0.4, 0.2, 0.2, 0.2]]).log(), 1.0).argmax()
+    chosen = expected_similarity(said, torch.tensor([[0.4, 0.2, 0.2, 0.2]]).log(), 1.0).argmax()
     assert int(chosen) == 1  # three alike; of equals the likelier, who stands first
 
 
 def test_what_no_beam_reached_is_never_chosen() -> None:
     said = rows([[4, 5], [4, 5]])[None]
-    assert expected_likeness(said, torch.tensor([[-1.0, -torch.inf]]), 0.5)[0].tolist()[1] == -torch.inf
+    assert expected_similarity(said, torch.tensor([[-1.0, -torch.inf]]), 0.5)[0].tolist()[1] == -torch.inf
 
 
 def test_events_do_not_depend_on_how_many_are_compared_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
     words, scores = torch.randint(0, 9, (5, 4, LONGEST)), torch.randn(5, 4)
-    together = expected_likeness(words, scores, 0.8)
+    together = expected_similarity(words, scores, 0.8)
     monkeypatch.setattr(module, "EVENTS_AT_ONCE", 2)
-    assert torch.equal(expected_likeness(words, scores, 0.8), together)
+    assert torch.equal(expected_similarity(words, scores, 0.8), together)

@@ -16,7 +16,7 @@ from densevid.config import Config
 from densevid.data.store.reader import FeatureStore
 from densevid.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from densevid.inference.captioner import Captioner
-from densevid.inference.long_video import Storyteller
+from densevid.inference.long_video import LongVideoCaptioner
 from densevid.model.masked_transformer import MaskedTransformer
 from densevid.tracks import Clock, FeatureTrack
 
@@ -112,16 +112,16 @@ def test_when_all_are_bad_nothing_is_written(folder: Path, capsys: pytest.Captur
 def test_an_interrupt_keeps_what_is_finished(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tell = Storyteller.tell
+    tell = LongVideoCaptioner.tell
 
-    def interrupted(self: Storyteller, tracks: Any) -> Any:
+    def interrupted(self: LongVideoCaptioner, tracks: Any) -> Any:
         (track,) = tracks
         if len(track.values_TF) == 12:
             raise KeyboardInterrupt
         return tell(self, [track])
 
     monkeypatch.setattr(Captioner, "videos_at_once", 1)
-    monkeypatch.setattr(Storyteller, "tell", interrupted)
+    monkeypatch.setattr(LongVideoCaptioner, "tell", interrupted)
     assert main(command(folder)) == 130
     assert list(results(folder)) == ["a"] and "interrupted" in capsys.readouterr().err
 

@@ -14,7 +14,7 @@ from densevid.events import Event
 from densevid.inference.captioner import Captioner
 from densevid.inference.confidence import ENOUGH, LEAST, Calibration, side_by_side, stir_of, stirred
 from densevid.inference.fitting.calibration import fit_calibration
-from densevid.inference.long_video import Storyteller
+from densevid.inference.long_video import LongVideoCaptioner
 from densevid.inference.summary import SummaryRules
 from densevid.tracks import FeatureTrack
 from helpers.random_models import random_model, random_track
@@ -62,7 +62,7 @@ def test_a_confidence_that_has_seen_stills_asks_how_much_they_stir() -> None:
     assert asked.proposal.weights[asked.proposal.names.index("stir")] > 0
     again = Calibration.of_table(asked.as_table())
     rules = SummaryRules.of(captioner.config.inference, captioner.config.model.window)
-    teller = Storyteller(captioner, summary=rules, calibration=again)
+    teller = LongVideoCaptioner(captioner, summary=rules, calibration=again)
     tracks = [*moving.values(), *stills.values()]
     together = [told.score_P for told in teller.told(tracks)]
     alone = [next(iter(teller.told([track]))).score_P for track in tracks]

@@ -17,7 +17,7 @@ import torch
 
 from densevid.inference import nms as selection
 from densevid.inference.captioner import Captioner
-from densevid.inference.generator import SpeakerLimits
+from densevid.inference.generator import GeneratorLimits
 from densevid.inference.nms import best
 from densevid.inference.proposals import event_masks
 from densevid.kernels.cuda_graphs import FlatSentences, Graphs
@@ -30,7 +30,7 @@ VARIANTS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"compat": "released"}, {"min_before_suppression": 20}),
     ({}, {"score_threshold": 0.0, "min_proposals": 300}),
     ({}, {"beam": 3}),
-    ({}, {"beam": 3, "no_repeat": 2, "agreement": 0.8}),
+    ({}, {"beam": 3, "no_repeat": 2, "mbr_weight": 0.8}),
 ]
 
 
@@ -62,7 +62,7 @@ def tensors(result: Any) -> list[torch.Tensor]:
 
 def captioner(variant: tuple[dict[str, Any], dict[str, Any]], *, replays: bool) -> Captioner:
     """As on a GPU: flat, few looks, everything padded to sizes that are captured."""
-    made = Captioner(random_model(*variant), limits=SpeakerLimits(700, 4000, 20, 4, beams=True))
+    made = Captioner(random_model(*variant), limits=GeneratorLimits(700, 4000, 20, 4, beams=True))
     speaker, finder = made.speaker, made.finder
     assert speaker.decoder is not None
     speaker.graphs.enabled, finder.looks, finder.replays, made.ahead = replays, False, True, True

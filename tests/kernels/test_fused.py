@@ -12,8 +12,8 @@ from torch import nn
 from densevid.inference.nms import walked
 from densevid.inference.search import likeliest_by_kernel
 from densevid.intervals import suppress
-from densevid.kernels.fused import Fused, Reading, TritonFused
-from densevid.kernels.word_state import FlatMemory, Said
+from densevid.kernels.fused import AttentionTiling, Fused, TritonFused
+from densevid.kernels.word_state import FlatMemory, KeyValueCache
 from densevid.model.attention import ReleasedLayerNorm
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1" and find_spec("triton") is not None
@@ -57,12 +57,12 @@ def test_norm_is_written_where_it_is_wanted(norm: nn.Module) -> None:
     assert not place[:4].any() and not place[25:].any()
 
 
-READINGS = [None, Reading(32, 8, 2, 4), Reading(16, 4, 2, 1), Reading(16, 4, 2, 8)]
+READINGS = [None, AttentionTiling(32, 8, 2, 4), AttentionTiling(16, 4, 2, 1), AttentionTiling(16, 4, 2, 8)]
 
 
 @pytest.mark.parametrize("reading", READINGS, ids=str)
 @pytest.mark.parametrize(("slots", "heads", "width"), [((80, 1, 33), 8, 64), ((5,), 3, 64), ((33, 40), 16, 48)])
-def test_attention_to_a_memory(slots: tuple[int, ...], heads: int, width: int, reading: Reading | None) -> None:
+def test_attention_to_a_memory(slots: tuple[int, ...], heads: int, width: int, reading: AttentionTiling | None) -> None:
     slots_P = torch.tensor(slots, dtype=torch.int32, device=DEVICE)
     first_P = slots_P.cumsum(0, dtype=torch.int32) - slots_P + 2
     rows, log_count = normal(sum(slots) + 4, width, dtype=torch.float16), normal(sum(slots) + 4)
@@ -80,7 +80,9 @@ def test_words_so_far(width: int) -> None:
     events, heads, room = 3, 2, 8
     said_LL = torch.ones(room, room, dtype=torch.bool, device=DEVICE).tril()
     shape = (events, heads, room, width)
-    ours, theirs = (Said([normal(*shape)], [normal(*shape)], torch.zeros(1).long().to(DEVICE)) for _ in range(2))
+    ours, theirs = (
+        KeyValueCache([normal(*shape)], [normal(*shape)], torch.zeros(1).long().to(DEVICE)) for _ in range(2)
+    )
     for word in range(room):
         projected = normal(events, 3 * heads * width) * (word + 1)
         seen = TritonFused().words_so_far(projected, ours, 0, 0.3, said_LL)

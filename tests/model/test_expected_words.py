@@ -14,13 +14,13 @@ from safetensors.torch import save_file
 
 from densevid.checkpoint import EXPECTED_WORDS, LoadedModel, load_model, save_model
 from densevid.errors import InputError
-from densevid.model.priors import ExpectedWords
+from densevid.model.priors import WordPrior
 from helpers.random_models import random_expected_words, random_model
 
 FEATURES, WORDS = 6, 12
 
 
-def made() -> ExpectedWords:
+def made() -> WordPrior:
     return random_expected_words(FEATURES, WORDS)
 
 
@@ -30,7 +30,7 @@ def test_what_is_expected_is_that_of_the_mean_under_the_mask() -> None:
     found = expected.of(features, torch.tensor([5, 5]), mask, torch.tensor([1, 0, 0]))
     means = [features[1, 1:3].mean(0), features[0].mean(0), (0.5 * features[0, 3] + features[0, 4]) / 1.5]
     for row, mean in zip(found, means, strict=True):
-        torch.testing.assert_close(row, (mean - expected.usual_F) @ expected.directions_FR @ expected.words_RV)
+        torch.testing.assert_close(row, (mean - expected.default_F) @ expected.directions_FR @ expected.words_RV)
 
 
 def test_a_mask_of_nothing_expects_nothing() -> None:
@@ -57,20 +57,20 @@ def test_the_worth_of_sentences_is_that_of_their_distinct_words(sentences: list[
 @pytest.fixture
 def loaded() -> LoadedModel:
     few = {"max_words": 5, "min_proposals": 4, "max_proposals": 4}
-    return random_model({}, {"beam": 6, "agreement": 0.8, "expected_weight": 3.0} | few)
+    return random_model({}, {"beam": 6, "mbr_weight": 0.8, "word_prior_weight": 3.0} | few)
 
 
 def test_it_travels_with_the_model(loaded: LoadedModel, tmp_path: Path) -> None:
     save_model(tmp_path / "model", loaded, {})
-    again = load_model(tmp_path / "model").expected_words
-    assert again is not None and loaded.expected_words is not None
-    assert torch.equal(again.words_RV, loaded.expected_words.words_RV)
+    again = load_model(tmp_path / "model").word_prior
+    assert again is not None and loaded.word_prior is not None
+    assert torch.equal(again.words_RV, loaded.word_prior.words_RV)
     save_model(tmp_path / "model", loaded, {}, half_precision=True)
-    rounded = load_model(tmp_path / "model").expected_words
-    assert rounded is not None and torch.equal(rounded.words_RV, loaded.expected_words.words_RV.half().float())
-    huge = replace(loaded.expected_words, usual_F=loaded.expected_words.usual_F + 1e5)
+    rounded = load_model(tmp_path / "model").word_prior
+    assert rounded is not None and torch.equal(rounded.words_RV, loaded.word_prior.words_RV.half().float())
+    huge = replace(loaded.word_prior, default_F=loaded.word_prior.default_F + 1e5)
     with pytest.raises(InputError, match="does not fit"):
-        save_model(tmp_path / "other", replace(loaded, expected_words=huge), {}, half_precision=True)
+        save_model(tmp_path / "other", replace(loaded, word_prior=huge), {}, half_precision=True)
     assert not (tmp_path / "other").exists()
     assert load_model(tmp_path / "model").expected_on(torch.device("cpu")) is not None
 
@@ -79,8 +79,8 @@ def test_it_travels_with_the_model(loaded: LoadedModel, tmp_path: Path) -> None:
 def test_a_file_that_does_not_fit_is_one_line(loaded: LoadedModel, tmp_path: Path, broken: str) -> None:
     save_model(tmp_path / "model", loaded, {})
     path = tmp_path / "model" / EXPECTED_WORDS
-    assert loaded.expected_words is not None
-    parts = {name: part.clone() for name, part in loaded.expected_words.parts.items()}
+    assert loaded.word_prior is not None
+    parts = {name: part.clone() for name, part in loaded.word_prior.parts.items()}
     if broken == "garbage":
         path.write_bytes(b"no tensors")
     elif broken == "names":

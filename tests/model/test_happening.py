@@ -14,19 +14,19 @@ from safetensors.torch import save_file
 
 from densevid.checkpoint import HAPPENING, LoadedModel, load_model, save_model
 from densevid.errors import InputError
-from densevid.model.priors import Happening
+from densevid.model.priors import Actionness
 from helpers.random_models import WIDTH, random_happening, random_model
 
 
 @given(st.integers(1, 7), st.integers(0, 20))
 def test_every_step_is_told_by_itself_and_by_its_change(steps: int, seed: int) -> None:
-    happening = random_happening(3)
+    actionness = random_happening(3)
     values = np.random.default_rng(seed).normal(size=(steps, 3)).astype(np.float16)
-    value, change = happening.value_F.tolist(), happening.change_F.tolist()
-    for step, found in enumerate(happening.of_steps(values).tolist()):
+    value, change = actionness.value_F.tolist(), actionness.change_F.tolist()
+    for step, found in enumerate(actionness.of_steps(values).tolist()):
         here = values[step].astype(float)
         before = values[step - 1].astype(float) if step else (values[1].astype(float) if steps > 1 else here)
-        wanted = float(happening.bias) + sum(
+        wanted = float(actionness.bias) + sum(
             value[f] * here[f] + change[f] * abs(here[f] - before[f]) for f in range(3)
         )
         assert found == pytest.approx(wanted, abs=1e-4)
@@ -41,11 +41,11 @@ def folder(tmp_path: Path) -> Path:
 
 def test_it_travels_with_the_model_and_is_not_rounded(folder: Path) -> None:
     loaded = load_model(folder)
-    assert loaded.happening is not None
+    assert loaded.actionness is not None
     save_model(folder, loaded, {}, half_precision=True)
-    again = load_model(folder).happening
-    assert again is not None and torch.equal(again.value_F, loaded.happening.value_F)
-    assert load_model(folder, fitted=False).happening is None
+    again = load_model(folder).actionness
+    assert again is not None and torch.equal(again.value_F, loaded.actionness.value_F)
+    assert load_model(folder, fitted=False).actionness is None
 
 
 @pytest.mark.parametrize("broken", ["garbage", "names", "format", "shape", "nan"])
@@ -66,7 +66,7 @@ def test_a_file_that_does_not_fit_is_one_line(folder: Path, broken: str) -> None
 
 
 def test_what_is_no_number_is_not_written(tmp_path: Path) -> None:
-    fit = Happening(torch.tensor([math.inf]), torch.zeros(1), torch.zeros(1))
+    fit = Actionness(torch.tensor([math.inf]), torch.zeros(1), torch.zeros(1))
     with pytest.raises(InputError, match="value_F does not fit"):
         fit.save(tmp_path / HAPPENING)
     assert not list(tmp_path.iterdir())

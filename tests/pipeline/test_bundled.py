@@ -10,7 +10,7 @@ import pytest
 import densevid
 from densevid.cli import main
 from densevid.pipeline.model_registry import find_model, installed_models
-from research.bundled_model.no_event_videos import write_quiet_videos
+from research.bundled_model.no_event_videos import write_no_event_videos
 
 MOST_BYTES = 16_000_000
 
@@ -37,7 +37,7 @@ def test_no_file_of_it_is_larger_than_agreed() -> None:
 
 
 def test_of_nothing_it_tells_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (black,) = write_quiet_videos(tmp_path, [tmp_path], 1, 7, 6.0, kinds=("black",))
+    (black,) = write_no_event_videos(tmp_path, [tmp_path], 1, 7, 6.0, kinds=("black",))
     assert densevid.caption(black.file) == []
     assert main(["caption", str(black.file)]) == 0
     assert "nothing in it that the model is confident about" in capsys.readouterr().out

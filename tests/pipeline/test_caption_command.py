@@ -20,7 +20,7 @@ from densevid.cli import main
 from densevid.data.extraction import extract_many
 from densevid.events import read_events
 from densevid.inference.segments import unseen
-from densevid.pipeline.selection import Choice
+from densevid.pipeline.selection import EventRequest
 from densevid.tracks import Clock, FeatureTrack
 from helpers.made_videos import constant, make_video
 
@@ -179,7 +179,9 @@ def test_progress_for_programs(video, fresh_cache) -> None:
 
 def test_events_are_chosen_before_sentences_are_said_and_both_are_told(video, fresh_cache) -> None:
     told: list[tuple[str, float]] = []
-    densevid.load().caption_file(video, "clip", Choice(dense=True), lambda stage, done: told.append((stage, done)))
+    densevid.load().caption_file(
+        video, "clip", EventRequest(dense=True), lambda stage, done: told.append((stage, done))
+    )
     sentences = [done for stage, done in told if stage == "sentences"]
     assert 0 < sentences[0] < 1 and sentences == sorted(sentences) and sentences[-1] == 1
     assert told.index(("events", 1.0)) < told.index(("sentences", sentences[0]))

@@ -20,13 +20,13 @@ from densevid.pipeline.model_registry import find_model
 from densevid.pipeline.outputs import Target
 from densevid.pipeline.page import timeline_document
 from densevid.pipeline.result import FoundEvents, VideoCaptions
-from densevid.pipeline.selection import Choice, ChosenEvents
+from densevid.pipeline.selection import ChosenEvents, EventRequest
 from helpers.made_videos import constant, make_video
 
 
 def test_masks_lie_where_the_events_are(clip) -> None:
     captioner = densevid.load()
-    captions = captioner.caption_file(clip, "clip", Choice(dense=True))
+    captions = captioner.caption_file(clip, "clip", EventRequest(dense=True))
     assert len(captions.masks) == len(captions.events) > 1
     assert {(mask.start, round(mask.end)) for mask in captions.masks} == {(0.0, 6)}
     check_masks(captions)
@@ -36,7 +36,7 @@ def test_masks_of_a_long_video_lie_in_the_window_of_each_event(tmp_path) -> None
     """50 seconds are 100 steps, the model's window is 40."""
     bright = lambda number: np.full((64, 64, 3), 60 * (number // 25 % 5), np.uint8)  # noqa: E731
     video = make_video(tmp_path / "long.mp4", constant(50.0, fps=5), size=(64, 64), picture=bright)
-    captions = densevid.load().caption_file(video, "long", Choice(top=12))
+    captions = densevid.load().caption_file(video, "long", EventRequest(top=12))
     assert len({mask.start for mask in captions.masks}) > 2 and max(mask.end for mask in captions.masks) > 45
     check_masks(captions)
     for event, mask in zip(captions.events, captions.masks, strict=True):
@@ -47,7 +47,7 @@ def test_masks_of_a_long_video_lie_in_the_window_of_each_event(tmp_path) -> None
 def test_of_very_many_events_the_surest_have_masks_and_pictures(video, monkeypatch) -> None:
     monkeypatch.setattr("densevid.pipeline.selection.MOST_MASKS", 3)
     monkeypatch.setattr("densevid.pipeline.page.MOST_THUMBNAILS", 4)
-    captions = VideoCaptioner(find_model(), cache=Cache(None)).caption_file(video, "clip", Choice(dense=True))
+    captions = VideoCaptioner(find_model(), cache=Cache(None)).caption_file(video, "clip", EventRequest(dense=True))
     ranked = sorted(captions.events, key=lambda event: -event.score)
     masked = {event for event, mask in zip(captions.events, captions.masks, strict=True) if mask}
     assert len(ranked) > 4 and masked == set(ranked[:3])
@@ -115,5 +115,5 @@ def test_explain_shows_given_spans_and_what_was_found_where_none_is_asked_for(vi
     )
     assert "0:01.0–0:03.0, given span" in described(video.parent / "clip.densevid.html", "Where each word looked.")
     captioner = VideoCaptioner(find_model(), cache=Cache(None))
-    empty = replace(captioner.caption_file(video, "clip", Choice()), events=(), masks=(), origins=())
+    empty = replace(captioner.caption_file(video, "clip", EventRequest()), events=(), masks=(), origins=())
     assert "best proposals" in captioner.explained(empty, captioner.track(video).track)[1].title

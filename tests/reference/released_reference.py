@@ -41,7 +41,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Said:
+class KeyValueCache:
     """One event as the release reports it, times in steps; `margin` is how near its nearest word was to another."""
 
     start: float
@@ -65,19 +65,21 @@ class ReleasedReference:
         self.weights = {name: tensor.double() for name, tensor in weights.items()}
         self.settings = settings
 
-    def events(self, resnet: np.ndarray, bn: np.ndarray, seconds_per_step: float, captioned: int) -> list[Said]:
+    def events(
+        self, resnet: np.ndarray, bn: np.ndarray, seconds_per_step: float, captioned: int
+    ) -> list[KeyValueCache]:
         """Everything the release would report for a video, in its order; only the first `captioned` have sentences."""
         embedded, frames = self.embed(resnet, bn)
         steps, limit = len(embedded), frames + 2 * seconds_per_step
         kept = self.propose(embedded, frames, limit)
         if not kept:
             sentence, margin = self.say(self.encode(embedded, torch.ones(steps).double()))
-            return [Said(0, min(limit, steps), 0.7, sentence, margin)]
+            return [KeyValueCache(0, min(limit, steps), 0.7, sentence, margin)]
         said = []
         for index, (row, start, end, window) in enumerate(kept):
             mask = self.event_mask(row, start, end, window, steps)
             sentence = self.say(self.encode(embedded, mask)) if index < captioned else (None, math.inf)
-            said.append(Said(*window, row[0], *sentence))
+            said.append(KeyValueCache(*window, row[0], *sentence))
         return said
 
     def embed(self, resnet: np.ndarray, bn: np.ndarray) -> tuple[Tensor, int]:

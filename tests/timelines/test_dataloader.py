@@ -88,7 +88,7 @@ def numbers(batch: Batch) -> list[int]:
 @pytest.mark.parametrize("quiet", [0, 3])
 @pytest.mark.parametrize(("size", "ranks"), [(4, 2), (7, 3)])
 def test_a_step_has_the_same_samples_however_many_share_it(tmp_path: Path, quiet: int, size: int, ranks: int) -> None:
-    samples = make(ClipCollection.read(write_collection(tmp_path, quiet=quiet)), clips_per_batch=5, quiet_every=5)
+    samples = make(ClipCollection.read(write_collection(tmp_path, quiet=quiet)), clips_per_batch=5, negatives_every=5)
     whole = all_batches(TimelineLoader(samples, size), 0) + all_batches(TimelineLoader(samples, size), 1)
     loaders = [TimelineLoader(samples, size, Share(rank, ranks)) for rank in range(ranks)]
     shares = [all_batches(loader, 0) + all_batches(loader, 1) for loader in loaders]
@@ -104,7 +104,7 @@ def test_a_step_has_the_same_samples_however_many_share_it(tmp_path: Path, quiet
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_every_process_has_words_to_learn_however_many_videos_are_disguised(tmp_path: Path, ranks: int) -> None:
     collection = ClipCollection.read(write_collection(tmp_path, quiet=3))
-    samples = make(collection, disguised=1.0, proposal_loss="overlap", quiet_every=5)
+    samples = make(collection, channel_permuted=1.0, proposal_loss="overlap", negatives_every=5)
     for rank in range(ranks):
         for batch in islice(TimelineLoader(samples, 20, Share(rank, ranks)).batches(0), 4):
             assert len(batch.sample_P) == 2 // ranks < len(batch.videos)
@@ -113,7 +113,7 @@ def test_every_process_has_words_to_learn_however_many_videos_are_disguised(tmp_
 
 
 def test_a_batch_of_quiet_videos_alone_is_refused(tmp_path: Path) -> None:
-    samples = make(ClipCollection.read(write_collection(tmp_path, quiet=3)), quiet_every=1)
+    samples = make(ClipCollection.read(write_collection(tmp_path, quiet=3)), negatives_every=1)
     with pytest.raises(InputError, match="of 4 videos of a batch too many are quiet"):
         all_batches(TimelineLoader(samples, 4), 0)
 

@@ -70,7 +70,7 @@ def test_where_words_alone_are_learnt_background_is_told_of_as_well(collection: 
 
 
 def test_a_share_of_the_videos_is_disguised_and_tells_no_words(collection: ClipCollection) -> None:
-    plain, half = make(collection), make(collection, disguised=0.5, proposal_loss="overlap")
+    plain, half = make(collection), make(collection, channel_permuted=0.5, proposal_loss="overlap")
     hidden = [index for index in range(40) if not len(half[index].number_P)]
     assert 10 < len(hidden) < 30
     for index in range(40):

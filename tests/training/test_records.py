@@ -14,7 +14,7 @@ from torch import nn
 from densevid.errors import InputError
 from densevid.progress import duration
 from densevid.training.logging import MetricsFile, Progress, described, draw_curves, open_progress, read_metrics
-from densevid.training.loss_monitor import Skips, Sums, Watch
+from densevid.training.loss_monitor import LossMonitor, SkippedSteps, Sums
 from densevid.training.optim import WeightAverage
 
 
@@ -44,7 +44,7 @@ def test_counters_are_copied_not_averaged() -> None:
 
 
 def test_watch_names_the_videos_of_a_bad_batch() -> None:
-    watch, sums = Watch(Skips(), pytest.fail), Sums()
+    watch, sums = LossMonitor(SkippedSteps(), pytest.fail), Sums()
     good = torch.tensor([6.0, 1, 2, 3, 4, 5, 6.0])
     for row in watch.add(1, ["a", "b"], good) + watch.add(2, ["c"], 3 * good):
         sums.add(row)

@@ -45,6 +45,8 @@ def test_many_clips_do_not(samples: TimelineSamples, monkeypatch: pytest.MonkeyP
 
 
 def test_disguised_videos_are_composed_elsewhere(samples: TimelineSamples) -> None:
-    assert not footage_stays(samples, settings(disguised=0.5, proposal_loss="overlap").training, GPU)
+    assert not footage_stays(samples, settings(channel_permuted=0.5, proposal_loss="overlap").training, GPU)
     with pytest.raises(InputError, match=r"does not go with training\.disguised"):
-        footage_stays(samples, settings(disguised=0.5, proposal_loss="overlap", features_on_device=True).training, GPU)
+        footage_stays(
+            samples, settings(channel_permuted=0.5, proposal_loss="overlap", features_on_device=True).training, GPU
+        )

@@ -22,9 +22,9 @@ from densevid.model.masked_transformer import MaskedTransformer
 from densevid.training import checkpointing, run
 from densevid.training.distributed import Ranks, leave_at_once
 from densevid.training.logging import read_metrics
-from densevid.training.loss_monitor import Skips, Sums, Watch
+from densevid.training.loss_monitor import LossMonitor, SkippedSteps, Sums
 from densevid.training.optim import optimizer_for, step_if_finite
-from densevid.training.train_state import Learner
+from densevid.training.train_state import TrainState
 from densevid.training.trainer import fit
 from examples.learn_generated_videos import RECIPE, SENTENCES, generate
 from helpers.tiny_run import TINY, assert_same_weights, settings, train_here, weights, write_tiny_data
@@ -34,7 +34,7 @@ VOCABULARY = Vocabulary.build(SENTENCES, 1)
 STEPWISE = settings("model.dropout=0.2", "training.ema=0.9", "training.batch_size=3", "training.epochs=4")
 
 
-class BrokenLearner(Learner):
+class BrokenLearner(TrainState):
     """In some steps a gradient is not a number, as a faulty kernel would make it."""
 
     broken: frozenset[int] = frozenset(BROKEN)
@@ -63,7 +63,7 @@ def uninitialised_is_nan() -> Iterator[None]:
     torch.use_deterministic_algorithms(False)
 
 
-def everything(learner: Learner) -> tuple[dict[str, Tensor], dict[int, dict[str, Tensor]]]:
+def everything(learner: TrainState) -> tuple[dict[str, Tensor], dict[int, dict[str, Tensor]]]:
     state = learner.optimizer.state_dict()["state"]
     learnt = {name: parameter.detach().clone() for name, parameter in learner.model.named_parameters()}
     return learnt, {number: {name: t.clone() for name, t in slots.items()} for number, slots in state.items()}
@@ -145,7 +145,7 @@ def values_of(gradient: float = 1.0) -> Tensor:
 
 def test_means_are_those_of_the_gradients_that_there_were() -> None:
     told: list[str] = []
-    watch, sums = Watch(Skips(), told.append), Sums()
+    watch, sums = LossMonitor(SkippedSteps(), told.append), Sums()
     for step, gradient in enumerate((torch.nan, 2.0, torch.inf, 4.0), start=1):
         for row in watch.add(step, [f"v{step}", "other"], values_of(gradient)):
             sums.add(row)
@@ -156,14 +156,14 @@ def test_means_are_those_of_the_gradients_that_there_were() -> None:
         "step 1: gradient nan is not finite, with the videos v1, other, though every loss is:"
         " this step is skipped, and others like it will be counted"
     ]
-    assert watch.skips == Skips(count=2, in_a_row=0)
+    assert watch.skips == SkippedSteps(count=2, in_a_row=0)
     with pytest.raises(InputError, match=r"step 5: total nan, gradient nan is not finite, with the videos x"):
         watch.add(5, ["x"], torch.tensor([torch.nan, 1, 2, 3, 4, torch.nan, torch.nan]))
 
 
 def last_step(pattern: Iterator[bool]) -> int:
     """Which step ends a run whose steps are skipped by a pattern."""
-    watch = Watch(Skips(), lambda text: None)
+    watch = LossMonitor(SkippedSteps(), lambda text: None)
     for step, skipped in enumerate(pattern, start=1):
         try:
             watch.add(step, ["v"], values_of(torch.nan if skipped else 1.0))
@@ -245,7 +245,7 @@ def learn_as_one_rank(rank: int, meeting: str) -> None:
         learner.broken = frozenset({1} if rank else ())
         batches: list[Batch] = list(loader_of(TINY).batches(0))
         told: list[str] = []
-        watch = Watch(Skips(), told.append)
+        watch = LossMonitor(SkippedSteps(), told.append)
         for step in range(3):
             before = everything(learner)
             values = learner.learn(batches[rank], 0)
@@ -254,7 +254,7 @@ def learn_as_one_rank(rank: int, meeting: str) -> None:
             )
             assert same == (step == 1)
             watch.add(learner.step, [f"of rank {rank}"], values)
-        assert watch.skips == Skips(1, 0) and "with the videos of rank 0, of rank 1, though" in told[0]
+        assert watch.skips == SkippedSteps(1, 0) and "with the videos of rank 0, of rank 1, though" in told[0]
         flat = torch.cat([parameter.detach().flatten() for parameter in learner.parameters])
         other = flat.clone()
         dist.broadcast(other, 0)

@@ -13,7 +13,7 @@ from densevid.data.sources import TracksInMemory
 from densevid.data.vocabulary import Vocabulary
 from densevid.model.masked_transformer import MaskedTransformer
 from densevid.training.step import total_loss
-from densevid.training.train_state import Learner
+from densevid.training.train_state import TrainState
 from examples.learn_generated_videos import RECIPE, SENTENCES, SMALL, generate
 
 TRACKS, TRUTH = generate(3, 5)
@@ -79,7 +79,7 @@ def test_smoothing_is_for_training_alone() -> None:
 )
 def test_a_learner_leaves_alone_what_the_task_leaves_out(task: str, frozen: set[str]) -> None:
     config = SMALL.with_values({"training": {"task": task, "ema": 0.5}})
-    learner = Learner(model_of(config), config, 10)
+    learner = TrainState(model_of(config), config, 10)
     before = {name: tensor.clone() for name, tensor in learner.model.state_dict().items()}
     (batch,) = batches(config, 1)
     values = learner.learn(batch, 0)

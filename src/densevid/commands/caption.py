@@ -94,10 +94,10 @@ def _caption_all(job: CaptionRun, progress: str, single: bool) -> None:
     from densevid.export.terminal_timeline import Look
 
     look = Look.of_stdout()
-    with _watch(progress, len(job.inputs)) as watch:
-        for outcome in job.run(watch):
+    with _watch(progress, len(job.inputs)) as on_progress:
+        for outcome in job.run(on_progress):
             if text := _timeline(outcome, look) if single else _line(outcome):
-                watch.line(text)
+                on_progress.line(text)
             for line in outcome.warnings:
                 _complain(line)
 
@@ -123,17 +123,17 @@ def _show(page: Path) -> None:
 def _prepared(args: argparse.Namespace) -> tuple[CaptionRun, list[str]]:
     """Everything that can be refused before any work, and the inputs."""
     from densevid.data.annotations import read_annotations
-    from densevid.pipeline.batch_job import CaptionRun, Wishes
+    from densevid.pipeline.batch_job import CaptionOptions, CaptionRun
     from densevid.pipeline.cache import Cache
     from densevid.pipeline.captioner import VideoCaptioner
     from densevid.pipeline.given_spans import read_spans
     from densevid.pipeline.inputs import find_inputs
     from densevid.pipeline.model_registry import find_model
-    from densevid.pipeline.outputs import Manner, chosen_formats
-    from densevid.pipeline.selection import Choice
+    from densevid.pipeline.outputs import RenderOptions, chosen_formats
+    from densevid.pipeline.selection import EventRequest
 
     formats = chosen_formats(_formats_asked_for(args))
-    choice = Choice.of(args.top, args.dense, None if args.segments is None else ())
+    choice = EventRequest.of(args.top, args.dense, None if args.segments is None else ())
     model = find_model(args.model)
     if args.explain:
         import matplotlib  # noqa: F401  # missing: told before the work
@@ -145,9 +145,9 @@ def _prepared(args: argparse.Namespace) -> tuple[CaptionRun, list[str]]:
     spans = None if args.segments is None else read_spans(args.segments, [given.known_as for given in inputs])
     if args.title is not None and len(inputs) + len(refused) > 1:
         raise InputError(f"--title is for one video, here are {len(inputs) + len(refused)}; leave it out")
-    manner = Manner(args.embed, args.burn, args.web)
+    manner = RenderOptions(args.embed, args.burn, args.web)
     references = read_annotations(args.references).events if args.references else None
-    wishes = Wishes(choice, formats, args.out, manner, args.explain, spans, references, args.title)
+    wishes = CaptionOptions(choice, formats, args.out, manner, args.explain, spans, references, args.title)
     captioner = VideoCaptioner(model, device=args.device, cache=Cache(None) if args.no_cache else None)
     return CaptionRun(captioner, inputs, wishes), refused
 
@@ -171,14 +171,16 @@ def _timeline(outcome: Outcome, look: Look) -> str:
     """The whole timeline of a single video; of an empty summary also how to see more."""
     from densevid.export.subtitles import clock
     from densevid.export.terminal_timeline import terminal_timeline
-    from densevid.pipeline.selection import Choice
+    from densevid.pipeline.selection import EventRequest
 
     captioned = outcome.captioned
     if captioned is None:
         return ""
     title = f"{printable(captioned.title)}, {clock(captioned.duration)}"
     lines = terminal_timeline(captioned.events, captioned.duration, look, confidence=captioned.judged)
-    hint = "" if captioned.events or captioned.chosen != Choice().text else "; --top 3 shows the best all the same"
+    hint = (
+        "" if captioned.events or captioned.chosen != EventRequest().text else "; --top 3 shows the best all the same"
+    )
     return f"{title}\n{lines}{hint}"
 
 

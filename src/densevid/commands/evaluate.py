@@ -28,7 +28,7 @@ from densevid.io import provenance, require_writable, write_json, write_text
 
 if TYPE_CHECKING:
     from densevid.evaluation.evaluate import Evaluation, Settings
-    from densevid.evaluation.files import Rows
+    from densevid.evaluation.files import EventTable
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -97,7 +97,7 @@ def _evaluate_and_write(args: argparse.Namespace) -> list[str]:
     return notes
 
 
-def _require_outputs(args: argparse.Namespace, settings: Settings, predictions: Rows) -> None:
+def _require_outputs(args: argparse.Namespace, settings: Settings, predictions: EventTable) -> None:
     """Refuse what could not be written or drawn before the work, not after it."""
     from densevid.evaluation.plots import picture_kind
 

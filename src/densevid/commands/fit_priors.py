@@ -1,7 +1,7 @@
 """Fit what a model should expect of features, on what it learnt from, and write it into the model folder.
 
-MODEL_DIR/expected_words.safetensors then has a say in which sentence of a beam is said (`inference.expected_weight`),
-and borders and contrast of events go by what changes in it (`inference.compare`). Where there are videos without any
+MODEL_DIR/expected_words.safetensors then has a say in which sentence of a beam is said (`inference.word_prior_weight`),
+and borders and contrast of events go by what changes in it (`inference.similarity_space`). Where there are videos without any
 event, or clips without captions, MODEL_DIR/happening.safetensors tells them from the others, and a confidence that is
 fitted after it asks it. It takes seconds, or a minute with thousands of features. Confidence that was fitted before is
 about other events then: `densevid calibrate` comes after.
@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> None:
     """Fit and write."""
     from densevid.checkpoint import CALIBRATION, WEIGHTS, load_model
     from densevid.data.sources import check_recipe
-    from densevid.inference.fitting.priors import write_expectations
+    from densevid.inference.fitting.priors import write_priors
     from densevid.io import provenance
 
     loaded = load_model(arguments.model, fitted=False)
@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace) -> None:
         _report(f"warning: {warning}")
     files = [arguments.model / WEIGHTS, *(arguments.annotations or [arguments.timelines]), arguments.features]
     block = provenance(inputs=[path for path in files if path is not None], command="fit-priors", split=arguments.split)
-    for file, fitted in write_expectations(arguments.model, source, told, block).items():
+    for file, fitted in write_priors(arguments.model, source, told, block).items():
         print(f"{file}: fitted on {', '.join(f'{count:,} {name}' for name, count in fitted.about['fitted'].items())}")
     if missing := sum(video not in source for video in told.events):
         _report(f"{missing:,} of {len(told.events):,} videos have no features and are left out")
@@ -76,13 +76,13 @@ def _clips(arguments: argparse.Namespace) -> tuple[FeatureSource, Annotations]:
 
 def _videos(arguments: argparse.Namespace, loaded: LoadedModel) -> tuple[FeatureSource, Annotations]:
     """Annotated videos."""
-    from densevid.training.data import DataFiles, open_source, told_in
+    from densevid.training.data import DataFiles, describe_data, open_source
 
     if arguments.features is None:
         raise InputError("--annotations needs --features STORE")
     clock = (arguments.durations, arguments.seconds_per_step)
     files = DataFiles(tuple(arguments.annotations), arguments.features, arguments.split, *clock)
-    told = told_in(files, _report)
+    told = describe_data(files, _report)
     return open_source(files, told, loaded.config), told
 
 

@@ -24,6 +24,7 @@ from densevid.config.schema import (
 )
 from densevid.errors import InputError
 from densevid.io import hash_of, toml_text, write_text
+from densevid.legacy import current_settings
 
 __all__ = [
     "ACTIVITYNET_KERNELS",
@@ -55,7 +56,7 @@ class Config:
     def with_values(self, values: Mapping[str, Mapping[str, Any]], *, where: str = "") -> Config:
         """A copy in which `{section: {key: value}}` replaces the old values, each checked against its type."""
         changed = {}
-        for section, entries in values.items():
+        for section, entries in current_settings(values, where).items():
             if section not in {item.name for item in fields(self)}:
                 raise InputError(f"{where}unknown section {section!r}; there are {_names(self)}")
             if not isinstance(entries, Mapping):

@@ -97,9 +97,9 @@ class TrainingConfig:
     Where videos are composed of clips without end, an epoch has `timelines` of them, and beside the videos of a batch
     stand `clips_per_batch` clips as they are, from which captions alone are learnt, `sentences_per_clip` each;
     `clip_share` is the clips' part in the loss of the words. With `consensus` (0: all alike) a clip's sentences are
-    heard more often the more they agree with the others. `disguised` is the share of composed
+    heard more often the more they agree with the others. `channel_permuted` is the share of composed
     videos whose clips nobody can know again (`timelines/dataset.py`): they teach where events are, and no words. Where
-    there are quiet clips, in one video of `quiet_every` nothing happens (a prime, so that no process gets them all).
+    there are negatives, one video in `negatives_every` has no events (a prime, so that no process gets them all).
     `frozen_encoder` keeps what a model started from makes of a video: with task "captions" its proposals stay, too.
     `frozen_captioner` keeps how it says it: the words' loss then moves proposals and masks alone.
     """
@@ -146,8 +146,8 @@ class TrainingConfig:
     sentences_per_clip: int = 1
     clip_share: float = 0.5
     consensus: float = 0.0
-    disguised: float = 0.0
-    quiet_every: int = 13
+    channel_permuted: float = 0.0
+    negatives_every: int = 13
     reward: Literal["none", "cider", "meteor", "cider+matches"] = "none"
     evaluate_every: int = 0
     evaluate_videos: int = 0
@@ -164,7 +164,7 @@ class TrainingConfig:
             "segments_per_video",
             "sentences_per_clip",
             "timelines",
-            "quiet_every",
+            "negatives_every",
         ):
             _require(getattr(self, name) > 0, f"training.{name}", getattr(self, name), "must be positive")
         weights = ("offset_weight", "mask_weight", "score_weight", "word_weight", "weight_decay", "consensus")
@@ -172,7 +172,7 @@ class TrainingConfig:
         for name in (*weights, *counts, "plateau_patience"):
             _require(getattr(self, name) >= 0, f"training.{name}", getattr(self, name), "must not be negative")
         _require(0 <= self.plateau_factor < 1, "training.plateau_factor", self.plateau_factor, "must be in [0, 1)")
-        fractions = ("momentum", "positive_iou", "negative_iou", "clip_share", "disguised")
+        fractions = ("momentum", "positive_iou", "negative_iou", "clip_share", "channel_permuted")
         for name in (*fractions, "sampling_start", "sampling_step", "sampling_end"):
             _require(0 <= getattr(self, name) <= 1, f"training.{name}", getattr(self, name), "must be in [0, 1]")
         for name in ("ema", "label_smoothing"):
@@ -188,7 +188,12 @@ class TrainingConfig:
         idle = self.task == "captions" and self.frozen_encoder and self.frozen_captioner
         _require(not idle, "training.frozen_captioner", self.frozen_captioner, reason)
         reason = "needs training.proposal_loss = 'overlap', which learns from videos without sentences, too"
-        _require(not self.disguised or self.proposal_loss == "overlap", "training.disguised", self.disguised, reason)
+        _require(
+            not self.channel_permuted or self.proposal_loss == "overlap",
+            "training.channel_permuted",
+            self.channel_permuted,
+            reason,
+        )
         reason = f"must not exceed training.positive_iou = {self.positive_iou}"
         _require(self.negative_iou <= self.positive_iou, "training.negative_iou", self.negative_iou, reason)
 
@@ -200,17 +205,17 @@ class InferenceConfig:
     `min_proposals` and `max_proposals` count after suppression; `min_before_suppression` is how many of the best
     anchors enter suppression even below the threshold (paper 0, release 200). Words are chosen greedily (`beam = 1`) or
     by beam search, where `length_penalty` is the power of the length that a sentence's log-probability is divided by,
-    and `no_repeat` the number of words in a row that no sentence says twice (0: no such rule). With `agreement` the
+    and `no_repeat` the number of words in a row that no sentence says twice (0: no such rule). With `mbr_weight` the
     sentence of the beam that is most like all of them is said, each counted by this power of its probability, and
     `length_penalty` has no part in it (0: the likeliest is said). Where a model has words that it expects of features
-    (`model/priors.py`), they count `expected_weight` times in that choice.
+    (`model/priors.py`), they count `word_prior_weight` times in that choice.
 
     Steps whose event mask is at most `mask_floor` count as zeros and are not encoded: 0 leaves every number as it is.
     With `border_reach` each border of a proposal moves to the strongest change of the features within about this share
     of its length, and with `border_weight` scores are multiplied by this power of how strong the changes at both
     borders are. With `contrast_weight` scores of what is left after suppression are multiplied by this power of how
     much an event stands out. Both compare steps by what their features have to do with words,
-    where a model has expected words, or by the features themselves (`compare`).
+    where a model has expected words, or by the features themselves (`similarity_space`).
 
     A summary has at most `summary_events` events per window of the video; one must be more probably right than
     `summary_confidence`, or nothing is told, and those beside it more than `summary_beside`, if that is less. Two share
@@ -230,13 +235,13 @@ class InferenceConfig:
     beam: int = 1
     length_penalty: float = 0.0
     no_repeat: int = 0
-    agreement: float = 0.0
-    expected_weight: float = 3.0
+    mbr_weight: float = 0.0
+    word_prior_weight: float = 3.0
     mask_floor: float = 0.0
     border_reach: float = 0.0
     border_weight: float = 0.0
     contrast_weight: float = 0.0
-    compare: Literal["words", "features"] = "words"
+    similarity_space: Literal["words", "features"] = "words"
     summary_events: int = 10
     summary_confidence: float = 0.4
     summary_beside: float = 1.0
@@ -256,7 +261,7 @@ class InferenceConfig:
             *shares,
         ):
             _require(0 <= getattr(self, name) <= 1, f"inference.{name}", getattr(self, name), "must be in [0, 1]")
-        sentences = ("length_penalty", "no_repeat", "agreement", "expected_weight")
+        sentences = ("length_penalty", "no_repeat", "mbr_weight", "word_prior_weight")
         for name in ("min_before_suppression", "min_proposals", *sentences):
             _require(getattr(self, name) >= 0, f"inference.{name}", getattr(self, name), "must not be negative")
         for name in ("max_proposals", "max_words", "beam", "summary_events"):
@@ -264,7 +269,7 @@ class InferenceConfig:
         overlap = self.summary_overlap
         _require(0 <= overlap < 1, "inference.summary_overlap", overlap, "must be at least 0 and below 1")
         reason = "chooses among the sentences of a beam: needs inference.beam of 2 or more"
-        _require(not self.agreement or self.beam > 1, "inference.agreement", self.agreement, reason)
+        _require(not self.mbr_weight or self.beam > 1, "inference.mbr_weight", self.mbr_weight, reason)
         reason = f"exceeds inference.max_proposals = {self.max_proposals}"
         _require(self.min_proposals <= self.max_proposals, "inference.min_proposals", self.min_proposals, reason)
 

@@ -96,7 +96,7 @@ def open_features(
     seconds_per_step: float | None = None,
     duration_formula: Formula = "activitynet",
     split: str | None = None,
-    usual_seconds_per_step: float = RELEASED_SAMPLING,
+    default_seconds_per_step: float = RELEASED_SAMPLING,
 ) -> FeatureSource:
     """Open features: our store, the release's pairs of .npy files, one .npy a video, or an HDF5 file.
 
@@ -113,7 +113,7 @@ def open_features(
         _require_no_clock(path, durations, seconds_per_step)
         return FeatureStore.open(path)
     clocks = _clocks(path, durations, seconds_per_step, duration_formula)
-    clocks = replace(clocks, otherwise=usual_seconds_per_step)
+    clocks = replace(clocks, otherwise=default_seconds_per_step)
     if path.is_dir():
         return open_npy_folder(path, clocks, split)
     if is_hdf5(path):

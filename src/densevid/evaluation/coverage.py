@@ -18,7 +18,7 @@ import numpy as np
 
 import densevid
 from densevid.errors import InputError
-from densevid.evaluation.files import Booleans, EventFiles, Integers, Rows, union_of_videos
+from densevid.evaluation.files import Booleans, EventFiles, EventTable, Integers, union_of_videos
 from densevid.evaluation.protocols.captioning import MOST_EVENTS
 from densevid.evaluation.protocols.paragraph import ParagraphFile, lacks_prefix, prefix_notes
 from densevid.evaluation.protocols.segments import Segments
@@ -45,7 +45,7 @@ class LengthRange:
         """Whether nothing is left out."""
         return self.at_least is None and self.at_most is None
 
-    def holds(self, rows: Rows) -> Booleans:
+    def holds(self, rows: EventTable) -> Booleans:
         """Which events have such a length."""
         with np.errstate(over="ignore"):  # times near the largest number: longer than any limit
             seconds_E = rows.intervals_E2[:, 1] - rows.intervals_E2[:, 0]
@@ -53,7 +53,9 @@ class LengthRange:
         return np.asarray(longer & (seconds_E <= (np.inf if self.at_most is None else self.at_most)))
 
 
-def restrict(predictions: Rows, references: Sequence[Rows], lengths: LengthRange) -> tuple[Rows, list[Rows]]:
+def restrict(
+    predictions: EventTable, references: Sequence[EventTable], lengths: LengthRange
+) -> tuple[EventTable, list[EventTable]]:
     """The events of these lengths on both sides."""
     if lengths.everything:
         return predictions, list(references)
@@ -159,7 +161,7 @@ def with_segments(coverage: Coverage, segments: Segments) -> Coverage:
 
 
 def with_paragraphs(
-    coverage: Coverage, predictions: Rows, references: Sequence[Rows], files: Sequence[ParagraphFile]
+    coverage: Coverage, predictions: EventTable, references: Sequence[EventTable], files: Sequence[ParagraphFile]
 ) -> Coverage:
     """Name the paragraph files and what they and the predictions lack of each other, and every repair of names."""
     notes = [note for file in files for note in file.warnings]
@@ -180,7 +182,7 @@ def with_paragraphs(
     return replace(coverage, paragraph=paragraph, files={**coverage.files, "paragraphs": listed})
 
 
-def _sentence_rates(predictions: Rows) -> tuple[float, float]:
+def _sentence_rates(predictions: EventTable) -> tuple[float, float]:
     """The share of events whose sentence stands earlier in the same video, and of different sentences among all."""
     pairs = [
         (video, row["sentence"])
@@ -205,7 +207,7 @@ def _left_out(parts: Sequence[str], missing: list[str], unknown_counts: Integers
     return notes
 
 
-def _file(rows: Rows) -> dict[str, Any]:
+def _file(rows: EventTable) -> dict[str, Any]:
     return {"name": rows.name, "hash": rows.digest, "videos": len(rows.videos), "events": len(rows)}
 
 

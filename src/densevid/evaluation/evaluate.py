@@ -21,9 +21,9 @@ from densevid.evaluation.coverage import (
     with_segments,
     with_subset,
 )
-from densevid.evaluation.files import EventFiles, Rows, read_predictions, read_references
+from densevid.evaluation.files import EventFiles, EventTable, read_predictions, read_references
 from densevid.evaluation.metrics import meteor
-from densevid.evaluation.metrics.text_pool import CaptionPool
+from densevid.evaluation.metrics.text_pool import CaptionIndex
 from densevid.evaluation.protocols import captioning, localization, paragraph, segments, soda
 
 PARTS = ("captioning", "soda", "paragraph", "proposals", "segments")
@@ -93,7 +93,7 @@ def evaluate(predictions: Source, references: Source | Sequence[Source], **setti
     return evaluate_rows(read_predictions(predictions), [read_references(file) for file in files], chosen)
 
 
-def evaluate_rows(predictions: Rows, references: Sequence[Rows], settings: Settings) -> Evaluation:
+def evaluate_rows(predictions: EventTable, references: Sequence[EventTable], settings: Settings) -> Evaluation:
     """Score files that are already read."""
     if not references:
         raise InputError("at least one reference file is needed")
@@ -113,7 +113,9 @@ def evaluate_rows(predictions: Rows, references: Sequence[Rows], settings: Setti
     return Evaluation(settings, parts, coverage, **results)
 
 
-def parts_of(predictions: Rows, references: Sequence[Rows], settings: Settings) -> tuple[tuple[str, ...], list[str]]:
+def parts_of(
+    predictions: EventTable, references: Sequence[EventTable], settings: Settings
+) -> tuple[tuple[str, ...], list[str]]:
     """The parts to compute, and why a part that is usual was left out.
 
     By default captioning, soda and paragraph; proposals if every event has a `proposal_score`; segments if every
@@ -139,7 +141,7 @@ def _run(
 ) -> dict[str, Any]:
     """METEOR works in the background, so parts that ask it much begin early and finish late."""
     predictions, references = scored.predictions, scored.references
-    pool = CaptionPool(engine)
+    pool = CaptionIndex(engine)
     results: dict[str, Any] = {}
     if "paragraph" in parts:
         told = [file.by_video for file in files] or [paragraph.paragraphs_of(rows) for rows in references]

@@ -67,7 +67,7 @@ NAMED = 3  # repeated names that are told one by one
 
 
 @dataclass(frozen=True)
-class Rows:
+class EventTable:
     """The events of one file, flat: event `e` belongs to `videos[video_E[e]]` and is its `index_E[e]`-th entry."""
 
     name: str
@@ -103,17 +103,19 @@ class Rows:
         """How many events each video has."""
         return np.bincount(self.video_E, minlength=len(self.videos))
 
-    def keep(self, kept_E: Booleans) -> Rows:
+    def keep(self, kept_E: Booleans) -> EventTable:
         """The same file with some events left out; its videos all stay."""
         chosen = [row for row, kept in zip(self.raw, kept_E.tolist(), strict=True) if kept]
         counts_V = np.bincount(self.video_E[kept_E], minlength=len(self.videos))
-        return Rows(self.name, self.digest, self.videos, self.video_E[kept_E], _ranks(counts_V), chosen, self.warnings)
+        return EventTable(
+            self.name, self.digest, self.videos, self.video_E[kept_E], _ranks(counts_V), chosen, self.warnings
+        )
 
-    def without_empty_videos(self) -> Rows:
+    def without_empty_videos(self) -> EventTable:
         """The same file without the videos that have no event."""
         new_V = np.cumsum(self.counts_V > 0) - 1
         videos = [video for video, count in zip(self.videos, self.counts_V.tolist(), strict=True) if count]
-        return Rows(self.name, self.digest, videos, new_V[self.video_E], self.index_E, self.raw, self.warnings)
+        return EventTable(self.name, self.digest, videos, new_V[self.video_E], self.index_E, self.raw, self.warnings)
 
     def _column(self, key: str, read: Callable[[Any], Any]) -> list[Any]:
         values = []
@@ -134,11 +136,11 @@ class Rows:
 class EventFiles:
     """The two sides of an evaluation."""
 
-    predictions: Rows
-    references: Sequence[Rows]
+    predictions: EventTable
+    references: Sequence[EventTable]
 
 
-def read_predictions(source: Path | str | Mapping[str, Any]) -> Rows:
+def read_predictions(source: Path | str | Mapping[str, Any]) -> EventTable:
     """Read predictions in ActivityNet's submission form, a path or the loaded content."""
     name, digest, content, warnings = load(source, "predictions")
     results = content.get("results") if isinstance(content, Mapping) else None
@@ -158,7 +160,7 @@ def read_predictions(source: Path | str | Mapping[str, Any]) -> Rows:
     return rows
 
 
-def read_references(source: Path | str | Mapping[str, Any]) -> Rows:
+def read_references(source: Path | str | Mapping[str, Any]) -> EventTable:
     """Read one annotator's references: `{video: {"timestamps": [[start, end], ...], "sentences": [...]}}`."""
     name, digest, content, warnings = load(source, "references")
     if not isinstance(content, Mapping) or not content:
@@ -172,12 +174,12 @@ def read_references(source: Path | str | Mapping[str, Any]) -> Rows:
     return _flatten(name, digest, results, warnings)
 
 
-def union_of_videos(files: Sequence[Rows]) -> list[str]:
+def union_of_videos(files: Sequence[EventTable]) -> list[str]:
     """Every video of any file, in order of first appearance."""
     return list(dict.fromkeys(video for rows in files for video in rows.videos))
 
 
-def position_in(videos: Sequence[str], rows: Rows) -> Integers:
+def position_in(videos: Sequence[str], rows: EventTable) -> Integers:
     """For each event of `rows`, the place of its video in `videos`, or -1."""
     place = {video: index for index, video in enumerate(videos)}
     place_V = np.array([place.get(video, -1) for video in rows.videos], dtype=np.int64)
@@ -209,11 +211,11 @@ def _list_in(name: str, video: str, entry: Any, key: str) -> list[Any]:
     return values
 
 
-def _flatten(name: str, digest: str, results: Mapping[str, list[Any]], warnings: list[str]) -> Rows:
+def _flatten(name: str, digest: str, results: Mapping[str, list[Any]], warnings: list[str]) -> EventTable:
     counts_V = np.array([len(rows) for rows in results.values()], dtype=np.int64)
     video_E = np.repeat(np.arange(len(results)), counts_V)
     raw = [row for rows in results.values() for row in rows]
-    return Rows(name, digest, list(results), video_E, _ranks(counts_V), raw, warnings)
+    return EventTable(name, digest, list(results), video_E, _ranks(counts_V), raw, warnings)
 
 
 def _ranks(counts_V: Integers) -> Integers:

@@ -93,7 +93,7 @@ Draw = Callable[[Picture, float], Picture]
 
 
 @dataclass(frozen=True)
-class Mp4Manner:
+class Mp4Options:
     """How an .mp4 is made: whether sentences go into the pictures, and whether browsers must play it.
 
     `key` stands for all that decides about its content: a file that carries it need not be written again.
@@ -104,9 +104,9 @@ class Mp4Manner:
     key: str | None = None
 
 
-def write_subtitled(video: Path, out: Path, events: Sequence[Event], manner: Mp4Manner | None = None) -> None:
+def write_subtitled(video: Path, out: Path, events: Sequence[Event], manner: Mp4Options | None = None) -> None:
     """Write `out`, unless it is there; what the file cannot give is one line, what the disk cannot take an OSError."""
-    manner = manner or Mp4Manner()
+    manner = manner or Mp4Options()
     if manner.key and _key_of(out) == manner.key:
         return
     shown = sorted((event for event in events if printable(event.sentence)), key=lambda event: event.place)
@@ -142,7 +142,7 @@ class _Copy:
     """One source on its way into one target."""
 
     def __init__(
-        self, video: Path, opened: tuple[InputContainer, Any], target: OutputContainer, events: Any, manner: Mp4Manner
+        self, video: Path, opened: tuple[InputContainer, Any], target: OutputContainer, events: Any, manner: Mp4Options
     ) -> None:
         self.video, self.target, self.events = video, target, events
         self.source, self.stream = source, stream = opened
@@ -289,7 +289,7 @@ def _upright(frame: VideoFrame) -> Picture:
     return np.ascontiguousarray(picture[: picture.shape[0] // 2 * 2, : picture.shape[1] // 2 * 2])
 
 
-def _copied(stream: Any, codings: set[str], manner: Mp4Manner) -> bool:
+def _copied(stream: Any, codings: set[str], manner: Mp4Options) -> bool:
     """Whether a stream goes into the .mp4 as it is."""
     context = stream.codec_context
     return context is not None and context.name in codings and (not manner.web or plays_in_browsers(stream))

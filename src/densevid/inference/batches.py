@@ -21,13 +21,13 @@ from torch import Tensor
 
 from densevid.errors import InputError
 from densevid.events import Event
-from densevid.inference.compat import PaperRules
+from densevid.inference.compat import PaperBehavior
 from densevid.inference.nms import Lengths
 from densevid.tracks import Clock
 
 
 @dataclass(frozen=True)
-class ReadTrack:
+class ModelInput:
     """What the network reads of a track, found to be numbers, and the clock that times it. Half precision stays."""
 
     values_TF: npt.NDArray[np.float16] | npt.NDArray[np.float32]
@@ -35,7 +35,7 @@ class ReadTrack:
 
 
 @dataclass(frozen=True)
-class ReadVideos:
+class ModelInputs:
     """Of the videos of a batch the steps that are read, and of each thing that a confidence asks of them its running
     total, B x T.
     """
@@ -75,7 +75,7 @@ def require_numbers(log_probability_P: Tensor, precision: str) -> None:
     raise InputError("its features are too large for this model; were they made for another?")
 
 
-def deal_out(
+def split_by_video(
     clocks: Sequence[Clock],
     video_P: Tensor,
     chosen: tuple[Tensor, Tensor, Tensor],
@@ -105,7 +105,7 @@ def deal_out(
 
 
 @dataclass(frozen=True)
-class Uploaded:
+class DeviceBatch:
     """Features B x T x F; `lengths_3B` as `Lengths` has them; whether any video is shorter than T."""
 
     features_BTF: Tensor
@@ -118,14 +118,14 @@ class Uploaded:
         return Lengths(*self.lengths_3B)
 
 
-class Uploads:
+class DeviceUploader:
     """Sends batches to a device; videos are padded to a multiple of `multiple` steps, at most to the window."""
 
-    def __init__(self, rules: PaperRules, device: torch.device) -> None:
+    def __init__(self, rules: PaperBehavior, device: torch.device) -> None:
         self.rules, self.device, self.window = rules, device, rules.config.model.window
         self.queue = torch.cuda.Stream(device) if device.type == "cuda" else None
 
-    def __call__(self, reads: list[ReadTrack], multiple: int = 1) -> Uploaded:
+    def __call__(self, reads: list[ModelInput], multiple: int = 1) -> DeviceBatch:
         """All videos padded to the longest; call `arrived` before anything is computed."""
         steps = [len(read.values_TF) for read in reads]
         read_steps = [self.rules.steps_read(count) for count in steps]
@@ -142,9 +142,9 @@ class Uploads:
             lengths_3B = lengths_3B.float()
         with nullcontext() if self.queue is None else torch.cuda.stream(self.queue):
             sent = [self._sent(values) for values in (features_BTF, lengths_3B)]
-            return Uploaded(sent[0].float(), sent[1], min(read_steps) < longest)
+            return DeviceBatch(sent[0].float(), sent[1], min(read_steps) < longest)
 
-    def arrived(self, uploaded: Uploaded) -> Uploaded:
+    def arrived(self, uploaded: DeviceBatch) -> DeviceBatch:
         """What is computed from now on waits for it."""
         if self.queue is not None:
             now = torch.cuda.current_stream(self.device)
@@ -159,7 +159,7 @@ class Uploads:
         return values.pin_memory().to(self.device, non_blocking=True)
 
 
-def _copied(row_TF: npt.NDArray[Any], read: ReadTrack, *, alone: bool) -> None:
+def _copied(row_TF: npt.NDArray[Any], read: ModelInput, *, alone: bool) -> None:
     """By torch's threads, or, for one video, without: they would have to be woken first."""
     if alone:
         np.copyto(row_TF, read.values_TF)

@@ -29,16 +29,23 @@ from torch import Tensor
 from densevid.checkpoint import LoadedModel, load_model
 from densevid.errors import InputError
 from densevid.events import Event
-from densevid.inference.batches import CaptionedVideo, ReadTrack, Uploaded, Uploads, deal_out, require_numbers
-from densevid.inference.compat import rules_of
-from densevid.inference.generator import EventSpeaker, SpeakerLimits
+from densevid.inference.batches import (
+    CaptionedVideo,
+    DeviceBatch,
+    DeviceUploader,
+    ModelInput,
+    require_numbers,
+    split_by_video,
+)
+from densevid.inference.compat import behavior_of
+from densevid.inference.generator import CaptionGenerator, GeneratorLimits
 from densevid.inference.nms import Choose
-from densevid.inference.proposals import Finder, Found, event_masks
-from densevid.inference.reranking import Seen, chosen_by
+from densevid.inference.proposals import ProposalBatch, ProposalGenerator, event_masks
+from densevid.inference.reranking import EventFeatures, rerank
 from densevid.inference.search import Beams, Sentences
 from densevid.inference.stage_times import Stages
 from densevid.kernels.single_video import OneVideo
-from densevid.progress import Watch, unwatched
+from densevid.progress import ProgressCallback, no_progress
 from densevid.tracks import Clock, FeatureTrack
 
 EVENTS_TOGETHER = 3000  # of a batch, about
@@ -54,9 +61,9 @@ class Batches:
         self.fewest, self.most = VIDEOS_ON_GPU if on_gpu else VIDEOS_ON_CPU
         self.steps = self.fewest * window if steps is None else steps
 
-    def __call__(self, reads: Iterable[ReadTrack]) -> Iterator[list[ReadTrack]]:
+    def __call__(self, reads: Iterable[ModelInput]) -> Iterator[list[ModelInput]]:
         """As many videos as have `steps` steps together, padded to the longest, at least one."""
-        batch: list[ReadTrack] = []
+        batch: list[ModelInput] = []
         longest = 0
         try:
             for read in reads:
@@ -116,23 +123,25 @@ class Captioner:
         device: str | torch.device = "cpu",
         precision: Precision | None = None,
         steps_at_once: int | None = None,
-        limits: SpeakerLimits | None = None,
+        limits: GeneratorLimits | None = None,
     ) -> None:
         self.config = loaded.config
-        self.rules = rules_of(loaded.config)
+        self.rules = behavior_of(loaded.config)
         self.vocabulary = loaded.vocabulary
         self.texts = self.rules.texts(loaded.vocabulary)
         self.device = torch.device(device)
         self.model = loaded.model.to(self.device).eval()
-        self.precision = precision or usual_precision(self.device)
+        self.precision = precision or default_precision(self.device)
         self.ahead = self.device.type == "cuda"
         self.steps_at_once = steps_at_once
         half = self.precision != "float32"
         speaking = deepcopy(self.model).to(getattr(torch, self.precision)) if half else self.model
-        self.speaker = EventSpeaker(speaking, self.rules, limits or SpeakerLimits.of(self.device))
-        self.uploads = Uploads(self.rules, self.device)
-        self.expected, self.happening = loaded.expected_on(self.device), loaded.happening
-        self.finder = Finder(self.model, self.rules, self.speaker.graphs, folded=half, expected=self.expected)
+        self.speaker = CaptionGenerator(speaking, self.rules, limits or GeneratorLimits.of(self.device))
+        self.uploads = DeviceUploader(self.rules, self.device)
+        self.expected, self.actionness = loaded.expected_on(self.device), loaded.actionness
+        self.finder = ProposalGenerator(
+            self.model, self.rules, self.speaker.graphs, folded=half, expected=self.expected
+        )
         self.one_video = OneVideo(self.finder, self.speaker)
         self.listen(Stages())
 
@@ -147,18 +156,22 @@ class Captioner:
         """Tell `stages` when each stage begins and ends."""
         self.stages = self.finder.stages = self.speaker.stages = stages
 
-    def caption(self, track: FeatureTrack | ReadTrack, *, choose: Choose | None = None) -> list[Event]:
+    def caption(self, track: FeatureTrack | ModelInput, *, choose: Choose | None = None) -> list[Event]:
         """Find the events of a video and say what happens in each, in the order of selection."""
         return next(self.caption_many([track], choose=choose))
 
     def caption_many(
-        self, tracks: Iterable[FeatureTrack | ReadTrack], *, choose: Choose | None = None
+        self, tracks: Iterable[FeatureTrack | ModelInput], *, choose: Choose | None = None
     ) -> Iterator[list[Event]]:
         """The events of many videos, in their order, several videos at a time."""
         return (captioned.events() for captioned in self.captioned(tracks, choose=choose))
 
     def captioned(
-        self, tracks: Iterable[FeatureTrack | ReadTrack], *, choose: Choose | None = None, watch: Watch = unwatched
+        self,
+        tracks: Iterable[FeatureTrack | ModelInput],
+        *,
+        choose: Choose | None = None,
+        on_progress: ProgressCallback = no_progress,
     ) -> Iterator[CaptionedVideo]:
         """The same in steps and with more to know of every event; only what `choose` leaves is captioned.
 
@@ -168,7 +181,7 @@ class Captioner:
         batches = self._batches()
         try:
             for reads in batches(map(self.read, tracks)):
-                waiting.append(self._spoken(reads, choose, watch))
+                waiting.append(self._spoken(reads, choose, on_progress))
                 batches.learn(len(reads), len(waiting[-1].columns[0]))
                 if len(waiting) > self.ahead:
                     yield from self._dealt(waiting.pop(0))
@@ -177,15 +190,17 @@ class Captioner:
             raise
         yield from chain.from_iterable(map(self._dealt, waiting))
 
-    def caption_segments(self, track: FeatureTrack | ReadTrack, segments: Segments) -> list[Event]:
+    def caption_segments(self, track: FeatureTrack | ModelInput, segments: Segments) -> list[Event]:
         """Say what happens in given spans (seconds); the spans are reported as they were given, score 1."""
         return next(self.caption_segments_many([(track, segments)]))
 
-    def caption_segments_many(self, told: Iterable[tuple[FeatureTrack | ReadTrack, Segments]]) -> Iterator[list[Event]]:
+    def caption_segments_many(
+        self, told: Iterable[tuple[FeatureTrack | ModelInput, Segments]]
+    ) -> Iterator[list[Event]]:
         """What happens in given spans of many videos, in their order."""
         given: list[Segments] = []
 
-        def tracks() -> Iterator[ReadTrack]:
+        def tracks() -> Iterator[ModelInput]:
             for track, segments in told:
                 given.append(segments)
                 yield self.read(track)
@@ -193,9 +208,9 @@ class Captioner:
         for reads in self._batches()(tracks()):
             yield from self._segments(reads, [given.pop(0) for _ in reads])
 
-    def read(self, track: FeatureTrack | ReadTrack) -> ReadTrack:
+    def read(self, track: FeatureTrack | ModelInput) -> ModelInput:
         """The window's first steps, if they are numbers."""
-        if isinstance(track, ReadTrack):
+        if isinstance(track, ModelInput):
             return track
         with self.stages("read"), np.errstate(over="ignore"):
             stored = track.values[: self.config.model.window]
@@ -203,9 +218,9 @@ class Captioner:
             extremes = torch.stack(torch.from_numpy(values).aminmax()) if values.size else torch.zeros(2)
         if not bool(extremes.isfinite().all()):  # NaN is both
             raise InputError("its features hold NaN, infinity or numbers too large for float32")
-        return ReadTrack(values, track.clock)
+        return ModelInput(values, track.clock)
 
-    def unseen(self, track: FeatureTrack | ReadTrack, segments: Segments) -> int:
+    def unseen(self, track: FeatureTrack | ModelInput, segments: Segments) -> int:
         """How many segments begin after the last step that is read: nobody sees them, so the last step stands in."""
         starts = track.clock.steps(np.asarray([start for start, _ in segments]))
         return int((starts >= len(self.read(track).values_TF)).sum())
@@ -219,7 +234,9 @@ class Captioner:
         return Batches(self.config.model.window, on_gpu=self.ahead, steps=self.steps_at_once)
 
     @torch.inference_mode()
-    def _spoken(self, reads: list[ReadTrack], choose: Choose | None, watch: Watch = unwatched) -> _Spoken:
+    def _spoken(
+        self, reads: list[ModelInput], choose: Choose | None, on_progress: ProgressCallback = no_progress
+    ) -> _Spoken:
         """Have a batch encoded, proposed, selected and spoken of, without waiting for the end of it."""
         with self.stages("upload"):
             uploaded = self.uploads(reads, self.finder.multiple(len(reads)))
@@ -230,20 +247,20 @@ class Captioner:
                 rows = selection.kept_BK.nonzero(as_tuple=True)
                 events = (selection.anchor_BK[rows], selection.score_BK[rows], selection.reported_BK2[rows])
             masks = cache(lambda: self._masks(found, rows[0], events[0]))
-            beams = self.one_video(found, events[0]) or self.speaker(found.video, masks(), rows[0], watch)
+            beams = self.one_video(found, events[0]) or self.speaker(found.video, masks(), rows[0], on_progress)
             said = self._chosen(beams, uploaded, rows[0], masks)
         columns = (rows[0], *events, said.words_PL, said.log_probability_P)
         with self.stages("download"):
             return _Spoken([read.clock for read in reads], *_downloaded(columns))
 
-    def _masks(self, found: Found, video_P: Tensor, anchor_P: Tensor) -> Tensor:
+    def _masks(self, found: ProposalBatch, video_P: Tensor, anchor_P: Tensor) -> Tensor:
         with self.stages("mask"):
             return event_masks(self.model, found, video_P, anchor_P)
 
-    def _chosen(self, beams: Beams, uploaded: Uploaded, video_P: Tensor, masks: Callable[[], Tensor]) -> Sentences:
+    def _chosen(self, beams: Beams, uploaded: DeviceBatch, video_P: Tensor, masks: Callable[[], Tensor]) -> Sentences:
         with self.stages("words"):
-            seen = lambda: Seen(uploaded.features_BTF, uploaded.lengths.steps_B, masks(), video_P)  # noqa: E731
-            return chosen_by(self.expected, beams, self.config.inference, seen)
+            seen = lambda: EventFeatures(uploaded.features_BTF, uploaded.lengths.steps_B, masks(), video_P)  # noqa: E731
+            return rerank(self.expected, beams, self.config.inference, seen)
 
     def _dealt(self, spoken: _Spoken) -> list[CaptionedVideo]:
         """Each video its own, with sentences."""
@@ -252,10 +269,10 @@ class Captioner:
         with self.stages("text"):
             video_P, anchor_P, score_P, reported_P2, words_PL, log_P = spoken.columns
             require_numbers(log_P, self.precision)
-            return deal_out(spoken.clocks, video_P, (anchor_P, score_P, reported_P2), self.texts(words_PL), log_P)
+            return split_by_video(spoken.clocks, video_P, (anchor_P, score_P, reported_P2), self.texts(words_PL), log_P)
 
     @torch.inference_mode()
-    def _segments(self, reads: list[ReadTrack], segments: list[Segments]) -> list[list[Event]]:
+    def _segments(self, reads: list[ModelInput], segments: list[Segments]) -> list[list[Event]]:
         uploaded = self.uploads(reads)
         with float32_products(exact=self.precision == "float32"):
             video = self.finder.encode(self.uploads.arrived(uploaded))
@@ -284,6 +301,6 @@ def _downloaded(columns: Sequence[Tensor]) -> tuple[list[Tensor], torch.cuda.Eve
     return arriving, there
 
 
-def usual_precision(device: torch.device) -> Precision:
+def default_precision(device: torch.device) -> Precision:
     """bfloat16 where tensor cores make it fast, float32 elsewhere."""
     return "bfloat16" if device.type == "cuda" else "float32"

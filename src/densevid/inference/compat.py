@@ -19,12 +19,12 @@ from torch import Tensor
 
 from densevid.config import Config
 from densevid.data.vocabulary import CLITICS, EOS, PAD, SPECIAL_TOKENS, Vocabulary
-from densevid.inference.nms import Glance, Lengths, Selection, released_end, select, select_released
-from densevid.inference.search import Beams, Speaker, State, beams, greedy_released, plain_greedy
+from densevid.inference.nms import Lengths, Selection, SelectionAttempt, released_end, select, select_released
+from densevid.inference.search import Beams, State, WordStepper, beams, greedy_released, plain_greedy
 from densevid.model.proposal_decoder import Proposals
 
 
-class Texts:
+class Detokenizer:
     """Writes the words of one vocabulary."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
@@ -46,7 +46,7 @@ class Texts:
 
 
 @dataclass(frozen=True)
-class PaperRules:
+class PaperBehavior:
     """A video is read as long as it is, intervals end where it ends, and a sentence ends with `<eos>`."""
 
     config: Config
@@ -73,21 +73,21 @@ class PaperRules:
         """The proposals of every video that are captioned."""
         return self.glance(proposals, lengths, looks=True).selection
 
-    def glance(self, proposals: Proposals, lengths: Lengths, *, looks: bool = False) -> Glance:
+    def glance(self, proposals: Proposals, lengths: Lengths, *, looks: bool = False) -> SelectionAttempt:
         """The same from the best candidates alone, and whether they were enough, without waiting for the device."""
         return select(proposals, lengths, self.config.inference, looks=looks)
 
-    def say(self, speaker: Speaker, state: State, events: int, *, looks: bool = True) -> Beams:
+    def say(self, speaker: WordStepper, state: State, events: int, *, looks: bool = True) -> Beams:
         """What might be said about each event: greedily, or by beam search where the settings ask for more."""
         return beams(speaker, state, events, self.config.inference, looks=looks)
 
     def texts(self, vocabulary: Vocabulary) -> Callable[[Tensor], list[str]]:
         """What writes the words of many events, P x L on the host."""
-        return Texts(vocabulary)
+        return Detokenizer(vocabulary)
 
 
 @dataclass(frozen=True)
-class ReleasedRules(PaperRules):
+class ReleasedBehavior(PaperBehavior):
     """The authors' code: zeros up to the window with a learned mask, its own end of a video, words that never stop."""
 
     @property
@@ -108,11 +108,11 @@ class ReleasedRules(PaperRules):
         """The release's mask is a raw logit, which says nothing when it is small: only zeros are none."""
         return 0.0
 
-    def glance(self, proposals: Proposals, lengths: Lengths, *, looks: bool = False) -> Glance:
+    def glance(self, proposals: Proposals, lengths: Lengths, *, looks: bool = False) -> SelectionAttempt:
         """The release's selection."""
         return select_released(proposals, lengths, self.config.inference, looks=looks)
 
-    def say(self, speaker: Speaker, state: State, events: int, *, looks: bool = True) -> Beams:
+    def say(self, speaker: WordStepper, state: State, events: int, *, looks: bool = True) -> Beams:
         """Always `max_words` words; a beam, which the release has not, is the paper's."""
         if not plain_greedy(self.config.inference):
             return super().say(speaker, state, events, looks=looks)
@@ -125,6 +125,6 @@ class ReleasedRules(PaperRules):
         return lambda words_PL: [vocabulary.decode_released(words) for words in words_PL.tolist()]
 
 
-def rules_of(config: Config) -> PaperRules:
+def behavior_of(config: Config) -> PaperBehavior:
     """The rules that `model.compat` names."""
-    return ReleasedRules(config) if config.model.compat == "released" else PaperRules(config)
+    return ReleasedBehavior(config) if config.model.compat == "released" else PaperBehavior(config)

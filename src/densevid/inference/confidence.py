@@ -31,11 +31,11 @@ import torch
 from torch import Tensor
 
 from densevid.errors import InputError
-from densevid.inference.batches import ReadVideos
+from densevid.inference.batches import ModelInputs
 from densevid.inference.fitting.logistic import Floats, LogisticCurve
 from densevid.inference.nms import Selection
 from densevid.intervals import temporal_iou
-from densevid.model.priors import Happening
+from densevid.model.priors import Actionness
 
 LEAST, ENOUGH = 1e-2, 1e-1  # of the size of the features: less is as little, and more says no more
 
@@ -61,13 +61,13 @@ STIR, HAPPENING = "stir", "happening"
 Total = Callable[[npt.NDArray[np.floating]], npt.NDArray[np.float32]]
 
 
-def totals_of(asked: Sequence[str], happening: Happening | None) -> dict[str, Total]:
+def totals_of(asked: Sequence[str], actionness: Actionness | None) -> dict[str, Total]:
     """How the running total of each of some things is computed from features."""
-    if HAPPENING in asked and happening is None:
+    if HAPPENING in asked and actionness is None:
         raise InputError("the model's confidence asks whether anything happens, but happening.safetensors is missing")
     known: dict[str, Total] = {STIR: stirred}
-    if happening is not None:
-        known[HAPPENING] = lambda values_TF: happened(happening, values_TF)
+    if actionness is not None:
+        known[HAPPENING] = lambda values_TF: mean_actionness(actionness, values_TF)
     return {name: known[name] for name in asked}
 
 
@@ -78,22 +78,22 @@ def side_by_side(totals: Sequence[npt.NDArray[np.float32]], device: torch.device
     return torch.from_numpy(np.stack(rows)).to(device)
 
 
-def step_columns(spans_BK2: Tensor, read: ReadVideos) -> dict[str, Tensor]:
+def step_columns(spans_BK2: Tensor, read: ModelInputs) -> dict[str, Tensor]:
     """What was asked, of each span, B x K each."""
     found: dict[str, Tensor] = {}
     if STIR in read.totals:
         found[STIR] = stir_of(spans_BK2, read.totals[STIR])
     if HAPPENING in read.totals:
-        found[HAPPENING] = happening_of(spans_BK2, read.totals[HAPPENING], read.steps_B)
+        found[HAPPENING] = actionness_of(spans_BK2, read.totals[HAPPENING], read.steps_B)
     return found
 
 
-def happened(happening: Happening, values_TF: npt.NDArray[np.floating]) -> npt.NDArray[np.float32]:
+def mean_actionness(actionness: Actionness, values_TF: npt.NDArray[np.floating]) -> npt.NDArray[np.float32]:
     """Row t is the sum over all steps before t, T + 1 of them."""
-    return np.concatenate([[0.0], happening.of_steps(values_TF).cumsum(dtype=np.float64)]).astype(np.float32)
+    return np.concatenate([[0.0], actionness.of_steps(values_TF).cumsum(dtype=np.float64)]).astype(np.float32)
 
 
-def happening_of(spans_BK2: Tensor, happened_BT: Tensor, steps_B: Tensor) -> Tensor:
+def actionness_of(spans_BK2: Tensor, happened_BT: Tensor, steps_B: Tensor) -> Tensor:
     """The logit that anything happens in each span of a video of `steps_B` steps, B x K."""
     end_B1 = steps_B[:, None]
     first_BK = spans_BK2[..., 0].round().long().clamp(min=0).minimum(end_B1 - 1)
@@ -110,7 +110,7 @@ EVENT_COLUMNS = ("confidence", "log_probability")
 HAPPENING_COLUMNS = (HAPPENING,)
 
 
-def proposal_columns(selection: Selection, read: ReadVideos) -> dict[str, Tensor]:
+def proposal_columns(selection: Selection, read: ModelInputs) -> dict[str, Tensor]:
     """What a proposal is judged by, B x K each.
 
     The network's logit; how long it is, and what share of the steps that are read; its company: how much of it the
@@ -146,19 +146,19 @@ class Calibration:
 
     proposal: LogisticCurve
     event: LogisticCurve
-    happening: LogisticCurve | None = None
+    actionness: LogisticCurve | None = None
     fitted: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def asks(self) -> list[str]:
         """What it asks of the steps of a video."""
         stir = [STIR] if STIR in self.proposal.names else []
-        return stir if self.happening is None else [*stir, HAPPENING]
+        return stir if self.actionness is None else [*stir, HAPPENING]
 
     def of_proposals(self, columns: Mapping[str, Tensor]) -> Tensor:
         """The confidence of what is proposed, before a word is said."""
         right = self.proposal(columns)
-        return right if self.happening is None else right * self.happening(columns)
+        return right if self.actionness is None else right * self.actionness(columns)
 
     def as_table(self) -> dict[str, Any]:
         """What `calibration.toml` holds."""
@@ -166,7 +166,7 @@ class Calibration:
             "format": {"version": FORMAT},
             "proposal": self.proposal.as_table(),
             "event": self.event.as_table(),
-            **({} if self.happening is None else {"happening": self.happening.as_table()}),
+            **({} if self.actionness is None else {"happening": self.actionness.as_table()}),
             "fitted": dict(self.fitted),
         }
 
@@ -181,11 +181,11 @@ class Calibration:
             proposal = LogisticCurve.of_table(table.get("proposal"), PROPOSAL_COLUMNS)
             event = LogisticCurve.of_table(table.get("event"), EVENT_COLUMNS)
             happens = table.get("happening")
-            happening = None if happens is None else LogisticCurve.of_table(happens, HAPPENING_COLUMNS)
+            actionness = None if happens is None else LogisticCurve.of_table(happens, HAPPENING_COLUMNS)
         except InputError as error:
             raise InputError(f"calibration.toml: {error}; fit it anew with densevid calibrate") from error
         fitted = table.get("fitted")
-        return cls(proposal, event, happening, dict(fitted) if isinstance(fitted, Mapping) else {})
+        return cls(proposal, event, actionness, dict(fitted) if isinstance(fitted, Mapping) else {})
 
 
 @dataclass(frozen=True)

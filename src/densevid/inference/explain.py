@@ -23,12 +23,12 @@ from densevid.inference.explain_window import (
     GIVEN,
     Candidates,
     MaskedEvent,
+    ProposalRef,
     ReadWindow,
-    Sought,
     sure_and_unsure,
     windows_read,
 )
-from densevid.inference.reranking import Seen, chosen_by
+from densevid.inference.reranking import EventFeatures, rerank
 from densevid.inference.search import beams
 from densevid.inference.windows import Windows
 from densevid.model.attention import MultiHeadAttention
@@ -88,7 +88,9 @@ class Explanation:
 
 
 @torch.inference_mode()
-def explain(loaded: LoadedModel, track: FeatureTrack, told: Sequence[Sought] = (), *, each: int = 2) -> Explanation:
+def explain(
+    loaded: LoadedModel, track: FeatureTrack, told: Sequence[ProposalRef] = (), *, each: int = 2
+) -> Explanation:
     """Look inside the model at the `each` surest events `told` of a video, and at `each` unsure proposals.
 
     Each is looked at in its window. Where nothing is told of the video, the best proposals are looked at.
@@ -111,7 +113,7 @@ def masks_of_anchors(loaded: LoadedModel, part: FeatureTrack, anchors: Sequence[
 
 
 def _looked_at(
-    loaded: LoadedModel, track: FeatureTrack, windows: Windows, sought: Sequence[Sought]
+    loaded: LoadedModel, track: FeatureTrack, windows: Windows, sought: Sequence[ProposalRef]
 ) -> list[ExplainedProposal]:
     """Each in the window it was found in, in their order; a window is read once for all of its own."""
     shown: dict[int, ExplainedProposal] = {}
@@ -123,7 +125,7 @@ def _looked_at(
 
 
 def _words_and_attention(
-    window: ReadWindow, sought: Sequence[Sought], mask_PT: Tensor
+    window: ReadWindow, sought: Sequence[ProposalRef], mask_PT: Tensor
 ) -> tuple[list[list[int]], Tensor]:
     """The words of each event, up to `<eos>`, and what the decoder looked at for each, P x L x H x W x T."""
     loaded, model = window.loaded, window.loaded.model
@@ -131,8 +133,8 @@ def _words_and_attention(
     video, inference = window.video.select(row_P), loaded.config.inference
     found = beams(model, model.begin_caption(video, mask_PT), len(mask_PT), inference)
     own_1 = torch.tensor([len(window.part)], device=mask_PT.device)
-    events = Seen(window.features_1TF, own_1, mask_PT, row_P)
-    told = chosen_by(loaded.expected_on(mask_PT.device), found, inference, lambda: events)
+    events = EventFeatures(window.features_1TF, own_1, mask_PT, row_P)
+    told = rerank(loaded.expected_on(mask_PT.device), found, inference, lambda: events)
     said = [_said(loaded, words, found) for words, found in zip(told.words_PL.tolist(), sought, strict=True)]
     longest = 1 + max(map(len, said))
     words_PW = torch.tensor([words + [EOS] * (longest - len(words)) for words in said], device=mask_PT.device)
@@ -142,7 +144,7 @@ def _words_and_attention(
     return said, torch.stack([torch.cat(portions, dim=2) for portions in seen], dim=1)
 
 
-def _said(loaded: LoadedModel, words: list[int], found: Sought) -> list[int]:
+def _said(loaded: LoadedModel, words: list[int], found: ProposalRef) -> list[int]:
     """The words that the timeline shows, which half the digits may have chosen; else those that are said here."""
     if found.event is not None:
         shown = loaded.vocabulary.encode(found.event.sentence, loaded.config.inference.max_words + 1)[1:-1]
@@ -182,7 +184,7 @@ def _note(portions: list[Tensor]) -> Callable[[nn.Module, tuple[Any, ...]], None
     return note
 
 
-def _explained(window: ReadWindow, sought: Sequence[Sought]) -> list[ExplainedProposal]:
+def _explained(window: ReadWindow, sought: Sequence[ProposalRef]) -> list[ExplainedProposal]:
     """What was found in one window."""
     masked = list(map(window.masked, sought))
     mask_PT = torch.cat([event.masks.mask_PT for event in masked])
@@ -195,7 +197,7 @@ def _explained(window: ReadWindow, sought: Sequence[Sought]) -> list[ExplainedPr
 
 
 def _put_together(
-    window: ReadWindow, found: Sought, masked: MaskedEvent, words: list[int], attention_LHWT: Floats
+    window: ReadWindow, found: ProposalRef, masked: MaskedEvent, words: list[int], attention_LHWT: Floats
 ) -> ExplainedProposal:
     """In seconds of the video, and as the timeline shows it if it does."""
     vocabulary, masks, part = window.loaded.vocabulary, masked.masks, window.part

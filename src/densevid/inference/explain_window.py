@@ -18,9 +18,9 @@ from torch import Tensor
 from densevid.checkpoint import LoadedModel
 from densevid.errors import InputError
 from densevid.events import Event
-from densevid.inference.compat import rules_of
+from densevid.inference.compat import behavior_of
 from densevid.inference.nms import SHORTEST, WHOLE_VIDEO, Lengths
-from densevid.inference.rescoring import at_changes, compared_by
+from densevid.inference.rescoring import at_changes, similarity_space
 from densevid.inference.windows import Windows, cut
 from densevid.intervals import suppress, temporal_iou
 from densevid.model.event_mask import EventMask
@@ -36,7 +36,7 @@ GIVEN = -2  # the anchor of an event whose span somebody gave
 
 
 @dataclass(frozen=True)
-class Sought:
+class ProposalRef:
     """Where something to look at was found: the first step of its window, and the number of its anchor in there.
 
     `WHOLE_VIDEO` is the anchor of what none proposed, `GIVEN` that of a given span. `event` is what the timeline shows
@@ -81,9 +81,9 @@ class Candidates:
         spread = low.at(in_time_L[spread_U.to(in_time_L.device)] if len(in_time_L) else in_time_L)
         return spread.at(spread.score_P.argsort(descending=True, stable=True))
 
-    def sought(self) -> list[Sought]:
+    def sought(self) -> list[ProposalRef]:
         """Where they are found."""
-        return [Sought(*place) for place in zip(self.first_P.tolist(), self.anchor_P.tolist(), strict=True)]
+        return [ProposalRef(*place) for place in zip(self.first_P.tolist(), self.anchor_P.tolist(), strict=True)]
 
     @property
     def _columns(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -91,8 +91,8 @@ class Candidates:
 
 
 def sure_and_unsure(
-    kept: Candidates, told: Sequence[Sought], told_S2: Tensor, each: int
-) -> tuple[list[Sought], list[Sought]]:
+    kept: Candidates, told: Sequence[ProposalRef], told_S2: Tensor, each: int
+) -> tuple[list[ProposalRef], list[ProposalRef]]:
     """The `each` surest events of a timeline that differ, and `each` of the low end of proposals.
 
     The timeline is at the steps `told_S2`. Without an event the best proposals are the surest. What is unsure and yet
@@ -123,7 +123,7 @@ Span = tuple[float, float]
 def windows_read(loaded: LoadedModel, track: FeatureTrack) -> Windows:
     """The windows in which a video is captioned; the first alone where the model's rules read no more."""
     window = loaded.config.model.window
-    if rules_of(loaded.config).reads_all:
+    if behavior_of(loaded.config).reads_all:
         return Windows.over(track, window)
     steps = min(len(track), window)
     return Windows((0,), steps, steps)
@@ -164,11 +164,11 @@ class ReadWindow:
             values = np.asarray(part.values, dtype=np.float32)
         if not np.isfinite(values).all():
             raise InputError("its features hold NaN, infinity or numbers too large for float32")
-        values = np.pad(values, ((0, rules_of(config).steps_read(steps) - steps), (0, 0)))
+        values = np.pad(values, ((0, behavior_of(config).steps_read(steps) - steps), (0, 0)))
         features_1TF = torch.from_numpy(values)[None].to(model.device)
         valid_1T = torch.ones(features_1TF.shape[:2], dtype=torch.bool, device=model.device)
         video, own_1 = model.encode(features_1TF, valid_1T), torch.tensor([steps], device=model.device)
-        compared_1TC = compared_by(loaded.expected_on(model.device), config.inference)(features_1TF)
+        compared_1TC = similarity_space(loaded.expected_on(model.device), config.inference)(features_1TF)
         proposals = at_changes(model.propose(video), compared_1TC, own_1, config.inference)
         return cls(loaded, only, part, float(track.seconds(first)), features_1TF, video, proposals)
 
@@ -179,7 +179,7 @@ class ReadWindow:
 
     def kept(self) -> Candidates:
         """The proposals that a dense list would have, but for those that the borders of the window cut."""
-        chosen = rules_of(self.loaded.config).select(self.proposals, self._lengths)
+        chosen = behavior_of(self.loaded.config).select(self.proposals, self._lengths)
         anchor_K = chosen.anchor_BK[0, chosen.kept_BK[0]]
         inside_K2 = self.proposals.intervals_BA2[0, anchor_K].clamp(0, len(self.part))  # the release reaches beyond
         interval_K2 = inside_K2 + self.first
@@ -188,7 +188,7 @@ class ReadWindow:
         score_P = self.proposals.scores_BA[0, anchor_P]
         return Candidates(torch.full_like(anchor_P, self.first), anchor_P, interval_K2[whole_K], score_P)
 
-    def masked(self, sought: Sought) -> MaskedEvent:
+    def masked(self, sought: ProposalRef) -> MaskedEvent:
         """An event that was found here: by an anchor, by none, or by whoever gave its span."""
         if sought.anchor == GIVEN and sought.event is not None:
             begin, end = self.part.clock.steps([sought.event.start - self.begin, sought.event.end - self.begin])
@@ -227,7 +227,7 @@ class ReadWindow:
     @property
     def _lengths(self) -> Lengths:
         """As `uploads.py` has them."""
-        rules, steps = rules_of(self.loaded.config), len(self.part)
+        rules, steps = behavior_of(self.loaded.config), len(self.part)
         counts = (steps, rules.steps_read(steps), rules.end(steps, self.part.clock.seconds_per_step))
         device = self.loaded.model.device
         dtype = torch.float32 if device.type == "mps" else torch.float64

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from densevid.inference.compat import PaperRules
+from densevid.inference.compat import PaperBehavior
 from densevid.inference.search import Beams, plain_greedy
 from densevid.inference.stage_times import Stages
 from densevid.kernels.cuda_graphs import FlatSentences, Graphs
@@ -19,7 +19,7 @@ from densevid.kernels.word_decoder import WordDecoder
 from densevid.model.caption_decoder import SelfAttentionDecoder
 from densevid.model.masked_transformer import EncodedVideo, MaskedTransformer
 from densevid.model.video_encoder import Memory
-from densevid.progress import Watch, unwatched
+from densevid.progress import ProgressCallback, no_progress
 
 LARGE_MEMORY = 40e9  # bytes; memories of 2^20 steps take four of them in the paper's configuration
 ENCODING = 0.9  # its share of the time that sentences take on a CPU, about
@@ -27,7 +27,7 @@ SENTENCES_SPOKEN = 4096  # at most so many together: beyond that a word costs no
 
 
 @dataclass(frozen=True)
-class SpeakerLimits:
+class GeneratorLimits:
     """What bounds memory, in steps: of events encoded together, and of events spoken of together.
 
     `allowance` is how many empty steps never matter, `aligned` what packed lengths are a multiple of. On a GPU
@@ -46,7 +46,7 @@ class SpeakerLimits:
     beams: bool = False
 
     @classmethod
-    def of(cls, device: torch.device) -> SpeakerLimits:
+    def of(cls, device: torch.device) -> GeneratorLimits:
         """What suits a device: large batches for a GPU, cache-sized ones for a CPU."""
         if device.type != "cuda":
             return cls(1 << 12, 1 << 16, 1 << 6)
@@ -60,19 +60,19 @@ class _Share:
     """How much of all slots is encoded; the words of the last are still to be said then."""
 
     slots: int
-    watch: Watch
+    on_progress: ProgressCallback
     done: int = 0
 
     def add(self, part: PackedEvents, memory: Memory) -> Memory:
         self.done += part.mask_PS.numel()
-        self.watch("sentences", ENCODING * self.done / self.slots)
+        self.on_progress("sentences", ENCODING * self.done / self.slots)
         return memory
 
 
-class EventSpeaker:
+class CaptionGenerator:
     """Says what happens in events, with one model and its rules."""
 
-    def __init__(self, model: MaskedTransformer, rules: PaperRules, limits: SpeakerLimits) -> None:
+    def __init__(self, model: MaskedTransformer, rules: PaperBehavior, limits: GeneratorLimits) -> None:
         self.model, self.rules, self.limits = model, rules, limits
         self.dtype = model.caption_decoder.words.weight.dtype
         self.stages = Stages()
@@ -91,7 +91,9 @@ class EventSpeaker:
             if fused.flat and fits_flat(network.heads, network.width, self.dtype):
                 self.flat = FlatSentences(self.decoder, rules, self.graphs, limits.spoken)
 
-    def __call__(self, video: EncodedVideo, mask_PT: Tensor, video_P: Tensor, watch: Watch = unwatched) -> Beams:
+    def __call__(
+        self, video: EncodedVideo, mask_PT: Tensor, video_P: Tensor, on_progress: ProgressCallback = no_progress
+    ) -> Beams:
         """What might be said of every event, given by its mask and the row of its video."""
         events = len(mask_PT)
         told = Beams.room(events, self.rules.config.inference, mask_PT.device)
@@ -100,12 +102,12 @@ class EventSpeaker:
         if self.rules.config.model.mask == "discrete":
             one_Q, number_P = distinct_windows(mask_PT, video_P)
             if len(one_Q) < events:
-                return self(video, mask_PT[one_Q], video_P[one_Q], watch).rows(number_P)
+                return self(video, mask_PT[one_Q], video_P[one_Q], on_progress).rows(number_P)
         with self.stages("pack"):
             shared = self.encode.share(video)
             valid_PT = video.memory.valid_BT[video_P]
             packed = pack(mask_PT * valid_PT, video_P, valid_PT.sum(dim=1), self.packing)
-        encoded = _Share(sum(part.mask_PS.numel() for part in packed), watch)
+        encoded = _Share(sum(part.mask_PS.numel() for part in packed), on_progress)
         for group in self._spoken_together(packed):
             event_P = torch.cat([part.event_P for part in group])
             if self.flat is None:

@@ -17,20 +17,20 @@ import torch
 from torch import Tensor
 
 from densevid.events import Event
-from densevid.inference.batches import CaptionedVideo, ReadTrack, ReadVideos
+from densevid.inference.batches import CaptionedVideo, ModelInput, ModelInputs
 from densevid.inference.captioner import Captioner
 from densevid.inference.confidence import Calibration, event_columns, proposal_columns, side_by_side, totals_of
 from densevid.inference.nms import WHOLE_VIDEO, Selection
 from densevid.inference.summary import SummaryRules, choose
 from densevid.inference.windows import Windows, exceeds, merge
-from densevid.progress import Watch, unwatched
+from densevid.progress import ProgressCallback, no_progress
 from densevid.tracks import FeatureTrack
 
-Track = FeatureTrack | ReadTrack
-Judge = Callable[[Selection, ReadVideos], Selection]
+Track = FeatureTrack | ModelInput
+Judge = Callable[[Selection, ModelInputs], Selection]
 
 
-class Storyteller:
+class LongVideoCaptioner:
     """Tells videos with a captioner: everything it finds, or with `summary` rules the few events for a person.
 
     Events of a summary stand in order of time. With a calibration the score of every event is its calibrated
@@ -43,9 +43,9 @@ class Storyteller:
         *,
         summary: SummaryRules | None = None,
         calibration: Calibration | None = None,
-        watch: Watch = unwatched,
+        on_progress: ProgressCallback = no_progress,
     ) -> None:
-        self.captioner, self.summary, self.calibration, self.watch = captioner, summary, calibration, watch
+        self.captioner, self.summary, self.calibration, self.on_progress = captioner, summary, calibration, on_progress
         self.window = captioner.config.model.window
         self.reads_all = captioner.rules.reads_all
 
@@ -81,7 +81,7 @@ class Storyteller:
         least = self.summary.least
         return sorted((event for event in events if event.score > least), key=lambda event: event.place)
 
-    def judged(self, selection: Selection, read: ReadVideos) -> Selection:
+    def judged(self, selection: Selection, read: ModelInputs) -> Selection:
         """Scores become confidences; what no anchor proposed was only put in to have anything at all: a summary does
         without it, and its confidence is none.
         """
@@ -93,12 +93,12 @@ class Storyteller:
         return replace(selection if self.summary is None else proposed, score_BK=score_BK)
 
     def _short(self, tracks: Iterable[Track]) -> Iterator[CaptionedVideo]:
-        def choose_some(found: Selection, read: ReadVideos) -> Selection:
+        def choose_some(found: Selection, read: ModelInputs) -> Selection:
             chosen = self._chosen(self.judged(found, read), found.score_BK)
-            self.watch("events", 1.0)
+            self.on_progress("events", 1.0)
             return chosen
 
-        return in_batches(self.captioner, tracks, choose_some, self.watch, asked=self.asked)
+        return in_batches(self.captioner, tracks, choose_some, self.on_progress, asked=self.asked)
 
     def _chosen(self, judged: Selection, score_BK: Tensor, steps: int = 0) -> Selection:
         """What a summary keeps of each row, if a summary is wanted; `score_BK` ranks them."""
@@ -129,10 +129,10 @@ class Storyteller:
         found: list[Selection] = []
         scored: list[Selection] = []
 
-        def keep(selection: Selection, read: ReadVideos) -> Selection:
+        def keep(selection: Selection, read: ModelInputs) -> Selection:
             found.append(self.judged(selection, read))
             scored.append(selection)
-            self.watch("events", sum(len(part.kept_BK) for part in found) / len(windows))
+            self.on_progress("events", sum(len(part.kept_BK) for part in found) / len(windows))
             return replace(selection, kept_BK=torch.zeros_like(selection.kept_BK))
 
         parts = (windows.part(track, number) for number in range(len(windows)))
@@ -150,8 +150,8 @@ class Storyteller:
         telling = chosen.kept_BK.any(dim=1).nonzero()[:, 0].tolist()
         rows = deque(telling)
 
-        def take(selection: Selection, read: ReadVideos) -> Selection:
-            self.watch("sentences", 1 - len(rows) / len(telling))
+        def take(selection: Selection, read: ModelInputs) -> Selection:
+            self.on_progress("sentences", 1 - len(rows) / len(telling))
             own = [rows.popleft() for _ in read.steps_B]
             return chosen.mapped(lambda values: values[own])
 
@@ -164,14 +164,19 @@ class Storyteller:
 
 
 def in_batches(
-    captioner: Captioner, tracks: Iterable[Track], judge: Judge, watch: Watch = unwatched, *, asked: Sequence[str] = ()
+    captioner: Captioner,
+    tracks: Iterable[Track],
+    judge: Judge,
+    on_progress: ProgressCallback = no_progress,
+    *,
+    asked: Sequence[str] = (),
 ) -> Iterator[CaptionedVideo]:
     """Caption what `judge` leaves of every batch; it is told what was read of each video of the batch, and `asked`."""
     steps: deque[int] = deque()
-    totals = totals_of(asked, captioner.happening)
+    totals = totals_of(asked, captioner.actionness)
     kept: dict[str, deque[np.ndarray]] = {name: deque() for name in asked}
 
-    def counted() -> Iterator[ReadTrack]:
+    def counted() -> Iterator[ModelInput]:
         for read in map(captioner.read, tracks):
             steps.append(len(read.values_TF))
             for name, total in totals.items():
@@ -182,9 +187,9 @@ def in_batches(
         device, videos = selection.kept_BK.device, range(len(selection.kept_BK))
         own = torch.tensor([steps.popleft() for _ in videos], device=device)
         joined = {name: side_by_side([rows.popleft() for _ in videos], device) for name, rows in kept.items()}
-        return judge(selection, ReadVideos(own, joined))
+        return judge(selection, ModelInputs(own, joined))
 
-    return captioner.captioned(counted(), choose=choose_some, watch=watch)
+    return captioner.captioned(counted(), choose=choose_some, on_progress=on_progress)
 
 
 def _stacked(parts: list[Selection]) -> Selection:

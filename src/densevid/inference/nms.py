@@ -53,7 +53,7 @@ class Lengths:
 class Selection:
     """The chosen anchors of every video, best first, with their score and the interval to report, in steps.
 
-    As `Finder` hands it out, anchors are numbers of each video's own grid, in whatever batch it was.
+    As `ProposalGenerator` hands it out, anchors are numbers of each video's own grid, in whatever batch it was.
     Videos have different numbers of them: only where `kept_BK` is true does a place count. Whoever chooses among the
     events of a selection clears places of `kept_BK`, on the device, for all videos together. Where more than the
     network has a say in the score (`contrast.py`), `network_BK` is what the network said.
@@ -108,7 +108,7 @@ Choose = Callable[[Selection], Selection]
 
 
 @dataclass(frozen=True)
-class Glance:
+class SelectionAttempt:
     """A selection made without waiting for the device, right where `enough_1`: else more candidates must be seen."""
 
     selection: Selection
@@ -120,7 +120,7 @@ def best(selection: Selection, count: int) -> Selection:
     return replace(selection, kept_BK=selection.kept_BK & (selection.kept_BK.cumsum(dim=1) <= count))
 
 
-def select(proposals: Proposals, lengths: Lengths, config: InferenceConfig, *, looks: bool = True) -> Glance:
+def select(proposals: Proposals, lengths: Lengths, config: InferenceConfig, *, looks: bool = True) -> SelectionAttempt:
     """The paper's selection; intervals are cut to their video, and anchors that reach beyond it take no part.
 
     With `looks = False` the host asks nothing of the device, and places beyond those in use are not cut off.
@@ -149,7 +149,7 @@ def select(proposals: Proposals, lengths: Lengths, config: InferenceConfig, *, l
     place_BK, kept_BK = _first(chosen_BC, config.max_proposals, looks=looks)
     anchor_BK = ranked.indices.gather(1, place_BK)
     selection = Selection(anchor_BK, ranked.values.gather(1, place_BK), _taken(clipped_BA2, anchor_BK), kept_BK)
-    return Glance(selection, enough_1)
+    return SelectionAttempt(selection, enough_1)
 
 
 def released_end(steps: int, seconds_per_step: float) -> float:
@@ -157,7 +157,9 @@ def released_end(steps: int, seconds_per_step: float) -> float:
     return steps + 2 * seconds_per_step
 
 
-def select_released(proposals: Proposals, lengths: Lengths, config: InferenceConfig, *, looks: bool = True) -> Glance:
+def select_released(
+    proposals: Proposals, lengths: Lengths, config: InferenceConfig, *, looks: bool = True
+) -> SelectionAttempt:
     """The release's selection; `lengths.end_B` holds the mixed-up units of `released_end`.
 
     Kernels longer than the video take no part. Its minimum of 50 never has an effect, so `min_proposals` has none here.
@@ -186,7 +188,7 @@ def select_released(proposals: Proposals, lengths: Lengths, config: InferenceCon
     place_BK, kept_BK = _first(chosen_BC, config.max_proposals, looks=looks)
     anchor_BK = ranked.indices.gather(1, place_BK)
     selection = Selection(anchor_BK, score_BA.gather(1, anchor_BK), _taken(windows_BA2, anchor_BK), kept_BK)
-    return Glance(selection, enough_1)
+    return SelectionAttempt(selection, enough_1)
 
 
 def _settled(

@@ -23,7 +23,7 @@ from densevid.errors import InputError, named
 from densevid.events import Event
 from densevid.inference.captioner import Captioner, Precision
 from densevid.inference.confidence import Calibration
-from densevid.inference.long_video import Storyteller, Track
+from densevid.inference.long_video import LongVideoCaptioner, Track
 from densevid.inference.segments import caption_segments_many, unseen
 from densevid.inference.summary import SummaryRules
 
@@ -76,7 +76,7 @@ class ReadPart:
 class OpenedJob:
     """A job whose files have been opened and found to fit together; `failures` are the videos that did not."""
 
-    teller: Storyteller
+    teller: LongVideoCaptioner
     source: FeatureSource
     segments: Segments | None
     videos: list[str]
@@ -165,7 +165,7 @@ def open_job(job: PredictionJob, report: Report = lambda line: None) -> OpenedJo
         durations=job.durations,
         seconds_per_step=job.seconds_per_step,
         duration_formula=config.features.duration_formula,
-        usual_seconds_per_step=config.features.seconds_per_step,
+        default_seconds_per_step=config.features.seconds_per_step,
     )
     streams = tuple(zip(config.features.streams, config.features.widths, strict=True))
     warning = check_recipe(loaded.recipe, streams, source)
@@ -177,10 +177,10 @@ def open_job(job: PredictionJob, report: Report = lambda line: None) -> OpenedJo
     return OpenedJob(_teller(job, captioner, loaded, report), source, segments, videos, failures)
 
 
-def _teller(job: PredictionJob, captioner: Captioner, loaded: LoadedModel, report: Report) -> Storyteller:
+def _teller(job: PredictionJob, captioner: Captioner, loaded: LoadedModel, report: Report) -> LongVideoCaptioner:
     """What tells the videos: everything, or a summary by the model's own calibration."""
     if not job.summary and job.top is None:
-        return Storyteller(captioner)
+        return LongVideoCaptioner(captioner)
     if job.segments is not None:
         raise InputError(
             "--segments says what to caption, so there is nothing to choose; leave out --summary and --top"
@@ -191,7 +191,7 @@ def _teller(job: PredictionJob, captioner: Captioner, loaded: LoadedModel, repor
     if calibration is None:
         report(f"{job.model} has no calibration.toml, so scores stand for confidence; `densevid calibrate` fits one")
     rules = SummaryRules.of(captioner.config.inference, captioner.config.model.window, job.top)
-    return Storyteller(captioner, summary=rules, calibration=calibration)
+    return LongVideoCaptioner(captioner, summary=rules, calibration=calibration)
 
 
 def read_segments(path: Path, report: Report) -> Segments:

@@ -17,17 +17,17 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from densevid.inference.batches import Uploaded
-from densevid.inference.compat import PaperRules
-from densevid.inference.nms import WHOLE_VIDEO, Glance, Lengths, Selection
-from densevid.inference.rescoring import at_changes, compared_by, weighed
+from densevid.inference.batches import DeviceBatch
+from densevid.inference.compat import PaperBehavior
+from densevid.inference.nms import WHOLE_VIDEO, Lengths, Selection, SelectionAttempt
+from densevid.inference.rescoring import at_changes, similarity_space, weighed
 from densevid.inference.stage_times import Stages
 from densevid.kernels.cuda_graphs import Graphs
 from densevid.kernels.folded_heads import FoldedHeads, proposer
 from densevid.kernels.fused import has_triton
 from densevid.model.anchors import AnchorGrid
 from densevid.model.masked_transformer import EncodedVideo, MaskedTransformer
-from densevid.model.priors import ExpectedWords
+from densevid.model.priors import WordPrior
 from densevid.model.proposal_decoder import Proposals
 from densevid.model.recurrent import BiLSTMEncoder
 
@@ -78,7 +78,7 @@ REPLAYED_MULTIPLE = 32  # of steps, so that few lengths are captured
 
 
 @dataclass(frozen=True)
-class Found:
+class ProposalBatch:
     """Videos that were encoded together, what was proposed in them, and what was selected of it.
 
     The selection calls anchors by the numbers of their video's own grid; `numbers` is None where no video is padded and
@@ -88,38 +88,38 @@ class Found:
     video: EncodedVideo
     lengths: Lengths
     proposals: Proposals
-    glance: Glance
+    glance: SelectionAttempt
     numbers: AnchorNumbers | None
     stays: tuple[int, ...] | None = None
 
 
-class Finder:
+class ProposalGenerator:
     """Finds the events of a batch; `folded` and replayed where digits beyond TF32's do not count."""
 
     def __init__(
         self,
         model: MaskedTransformer,
-        rules: PaperRules,
+        rules: PaperBehavior,
         graphs: Graphs,
         *,
         folded: bool,
-        expected: ExpectedWords | None = None,
+        expected: WordPrior | None = None,
     ) -> None:
         self.model, self.rules, self.graphs = model, rules, graphs
-        self.compared = compared_by(expected, rules.config.inference)
+        self.compared = similarity_space(expected, rules.config.inference)
         self.propose: Callable[[Tensor], Proposals] = proposer(model.proposal_decoder, folded=folded)
         self.counting = Counting(model.proposal_decoder.grid, model.device)
         self.stages = Stages()
         self.looks = model.device.type != "cuda" or not has_triton()
         fixed = isinstance(self.propose, FoldedHeads) and not isinstance(model.encoder, BiLSTMEncoder)
         self.replays = graphs.enabled and fixed and not self.looks
-        self.places: dict[tuple[int, ...], Uploaded] = {}
+        self.places: dict[tuple[int, ...], DeviceBatch] = {}
 
     def multiple(self, videos: int) -> int:
         """What the steps of so many videos are padded to a multiple of."""
         return REPLAYED_MULTIPLE if self.replays and videos <= REPLAYED_VIDEOS else 1
 
-    def __call__(self, uploaded: Uploaded) -> tuple[Found, Selection]:
+    def __call__(self, uploaded: DeviceBatch) -> tuple[ProposalBatch, Selection]:
         """What was found, until the next call, and the selection to keep, with at least one event a video."""
         found = self._found(uploaded)
         selection = found.glance.selection.copied() if self.replays else found.glance.selection
@@ -128,19 +128,19 @@ class Finder:
             selection = self._settled(self.rules.select(found.proposals, found.lengths), compared_BTC, found)
         return found, selection
 
-    def encode(self, uploaded: Uploaded) -> EncodedVideo:
+    def encode(self, uploaded: DeviceBatch) -> EncodedVideo:
         """The videos alone."""
         features_BTF, lengths = uploaded.features_BTF, uploaded.lengths
         valid_BT = torch.arange(features_BTF.shape[1], device=features_BTF.device) < lengths.read_B[:, None]
         return self.model.encode(features_BTF, valid_BT, padded=uploaded.padded)
 
-    def _found(self, uploaded: Uploaded) -> Found:
+    def _found(self, uploaded: DeviceBatch) -> ProposalBatch:
         if not self.replays or len(uploaded.features_BTF) > REPLAYED_VIDEOS:
             return self._work(uploaded)
         sizes = (*uploaded.features_BTF.shape, int(uploaded.padded))
         if sizes not in self.places:
             empty = (torch.empty_like(uploaded.features_BTF), torch.empty_like(uploaded.lengths_3B))
-            self.places[sizes] = Uploaded(*empty, uploaded.padded)
+            self.places[sizes] = DeviceBatch(*empty, uploaded.padded)
         place = self.places[sizes]
         place.features_BTF.copy_(uploaded.features_BTF)
         place.lengths_3B.copy_(uploaded.lengths_3B)
@@ -148,7 +148,7 @@ class Finder:
             found = self.graphs("proposals", sizes, lambda: self._work(place))
         return replace(found, stays=sizes if self.graphs.holds("proposals", sizes) else None)
 
-    def _work(self, uploaded: Uploaded) -> Found:
+    def _work(self, uploaded: DeviceBatch) -> ProposalBatch:
         lengths = uploaded.lengths
         with self.stages("encode"):
             video = self.encode(uploaded)
@@ -159,11 +159,11 @@ class Finder:
         with self.stages("select"):
             glance = self.rules.glance(proposals, lengths, looks=self.looks)
             numbers = self.counting(proposals.steps, lengths.read_B) if uploaded.padded else None
-            found = Found(video, lengths, proposals, glance, numbers)
+            found = ProposalBatch(video, lengths, proposals, glance, numbers)
             settled = self._settled(glance.selection, compared_BTC, found)
         return replace(found, glance=replace(glance, selection=settled))
 
-    def _settled(self, selection: Selection, compared_BTC: Tensor, found: Found) -> Selection:
+    def _settled(self, selection: Selection, compared_BTC: Tensor, found: ProposalBatch) -> Selection:
         """Weighed, with at least one event a video, and anchors called by its own numbers."""
         settings, lengths, numbers = self.rules.config.inference, found.lengths, found.numbers
         window, weight = self.rules.config.model.window, settings.contrast_weight
@@ -172,7 +172,7 @@ class Finder:
         return filled if numbers is None else replace(filled, anchor_BK=numbers.own(filled.anchor_BK))
 
 
-def event_masks(model: MaskedTransformer, found: Found, video_P: Tensor, anchor_P: Tensor) -> Tensor:
+def event_masks(model: MaskedTransformer, found: ProposalBatch, video_P: Tensor, anchor_P: Tensor) -> Tensor:
     """The mask of every chosen proposal; all that is read of a video where no anchor proposed the event."""
     proposals, valid_BT = found.proposals, found.video.memory.valid_BT
     whole_P1 = (anchor_P == WHOLE_VIDEO)[:, None]

@@ -9,11 +9,11 @@ from torch import Tensor
 
 from densevid.config import InferenceConfig
 from densevid.inference.search import Beams, Sentences, chosen
-from densevid.model.priors import ExpectedWords
+from densevid.model.priors import WordPrior
 
 
 @dataclass(frozen=True)
-class Seen:
+class EventFeatures:
     """Events as features see them: those of their videos, which have `steps_B` steps, masks, and rows of the videos."""
 
     features_BTF: Tensor
@@ -22,12 +22,12 @@ class Seen:
     video_P: Tensor
 
 
-def chosen_by(
-    expected: ExpectedWords | None, beams: Beams, settings: InferenceConfig, seen: Callable[[], Seen]
+def rerank(
+    expected: WordPrior | None, beams: Beams, settings: InferenceConfig, seen: Callable[[], EventFeatures]
 ) -> Sentences:
     """The sentence of each event; `seen` is asked only where expected words have a say."""
     events, candidates, _ = beams.words_PKL.shape
-    if expected is None or not settings.expected_weight or candidates == 1 or not events:
+    if expected is None or not settings.word_prior_weight or candidates == 1 or not events:
         return chosen(beams, settings)
     at = seen()
     expected_PV = expected.of(at.features_BTF, at.steps_B, at.mask_PT, at.video_P)

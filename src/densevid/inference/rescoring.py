@@ -35,7 +35,7 @@ from torch.nn import functional as F
 
 from densevid.config import InferenceConfig
 from densevid.inference.nms import Selection
-from densevid.model.priors import ExpectedWords, exact
+from densevid.model.priors import WordPrior, exact
 from densevid.model.proposal_decoder import Proposals
 
 
@@ -49,9 +49,9 @@ def rows_at(total_BTF: Tensor, step_BK: Tensor) -> Tensor:
     return total_BTF.gather(1, step_BK[..., None].expand(-1, -1, total_BTF.shape[2]))
 
 
-def compared_by(expected: ExpectedWords | None, settings: InferenceConfig) -> Callable[[Tensor], Tensor]:
+def similarity_space(expected: WordPrior | None, settings: InferenceConfig) -> Callable[[Tensor], Tensor]:
     """What turns features into that, B x T x anything; a model without expected words has its features alone."""
-    return expected.meanings if expected is not None and settings.compare == "words" else _themselves
+    return expected.meanings if expected is not None and settings.similarity_space == "words" else _themselves
 
 
 def _themselves(features_BTF: Tensor) -> Tensor:
@@ -109,11 +109,11 @@ def changes_of(features_BTF: Tensor, read_B: Tensor) -> Changes:
 
     walled = torch.nn.functional.pad(strength_BS, (1, 1), value=-torch.inf)
     is_read_BT = torch.arange(length, device=features_BTF.device) < read_B1
-    usual_B1 = (exact_BTF.norm(dim=-1) * is_read_BT).sum(dim=1, keepdim=True) / read_B1
-    is_peak_BS = (strength_BS > FAINTEST * usual_B1) & (strength_BS >= walled[:, :-2]) & (strength_BS > walled[:, 2:])
+    default_B1 = (exact_BTF.norm(dim=-1) * is_read_BT).sum(dim=1, keepdim=True) / read_B1
+    is_peak_BS = (strength_BS > FAINTEST * default_B1) & (strength_BS >= walled[:, :-2]) & (strength_BS > walled[:, 2:])
     strength_BS = torch.where(is_peak_BS, strength_BS, 0)
     best = strength_BS.topk(min(MOST_CHANGES, length - 1), dim=1)
-    strongest_B1 = best.values[:, :1] if length > 1 else torch.zeros_like(usual_B1)
+    strongest_B1 = best.values[:, :1] if length > 1 else torch.zeros_like(default_B1)
     ends_B2 = torch.cat((torch.zeros_like(read_B1), read_B1), dim=1).to(inner_S.dtype)
     step_BC = torch.cat((ends_B2, best.indices + 1), dim=1)
     strength_BC = torch.cat((torch.ones_like(ends_B2), best.values / strongest_B1.clamp(min=1e-30)), dim=1)
@@ -138,7 +138,7 @@ def weighed(selection: Selection, features_BTF: Tensor, steps_B: Tensor, window:
         return selection
     if not selection.kept_BK.shape[1]:
         return replace(selection, network_BK=selection.score_BK)
-    contrast_BK = contrast_of(selection.reported_BK2, features_BTF, steps_B, window)
+    contrast_BK = contrast_scores(selection.reported_BK2, features_BTF, steps_B, window)
     score_BK = selection.score_BK * contrast_BK.to(selection.score_BK.dtype) ** weight
     rank_BK = torch.where(selection.kept_BK, score_BK, -1).argsort(dim=1, descending=True, stable=True)
     return replace(selection, score_BK=score_BK, network_BK=selection.score_BK).mapped(
@@ -146,7 +146,7 @@ def weighed(selection: Selection, features_BTF: Tensor, steps_B: Tensor, window:
     )
 
 
-def contrast_of(spans_BK2: Tensor, features_BTF: Tensor, steps_B: Tensor, window: int) -> Tensor:
+def contrast_scores(spans_BK2: Tensor, features_BTF: Tensor, steps_B: Tensor, window: int) -> Tensor:
     """How much each span of steps stands out in its video, B x K."""
     end_B1 = steps_B[:, None].long()
     start_BK = spans_BK2[..., 0].round().long().clamp(min=0).minimum(end_B1 - 1)

@@ -27,15 +27,15 @@ NOT_SAID, NOT_TOLD = -1, -2  # never equal
 MORE_THAN_WORDS = 1 << 20  # than any vocabulary has, so that a pair of words is one number
 
 
-def expected_likeness(words_PKL: Tensor, log_probability_PK: Tensor, power: float) -> Tensor:
+def expected_similarity(words_PKL: Tensor, log_probability_PK: Tensor, power: float) -> Tensor:
     """How like the others each of K candidates is, each counted by `power` of its probability, P x K."""
     chance_PK = (power * log_probability_PK).softmax(dim=1)
-    parts = [likeness(some_PKL) for some_PKL in words_PKL.split(EVENTS_AT_ONCE)]
+    parts = [similarity(some_PKL) for some_PKL in words_PKL.split(EVENTS_AT_ONCE)]
     expected_PK = torch.einsum("pkc,pc->pk", torch.cat(parts), chance_PK)
     return expected_PK.masked_fill(log_probability_PK.isneginf(), -torch.inf)
 
 
-def likeness(words_PKL: Tensor) -> Tensor:
+def similarity(words_PKL: Tensor) -> Tensor:
     """METEOR's formula for every candidate against every other and itself, P x K x K; special words do not count."""
     real_PKL = words_PKL >= len(SPECIAL_TOKENS)
     length_PK = real_PKL.sum(dim=-1)
@@ -77,7 +77,7 @@ class State(Protocol):
         """The same among rows of one event: only what was said moves, and nothing that was read is copied."""
 
 
-class Speaker(Protocol):
+class WordStepper(Protocol):
     """A network that says the next word: `MaskedTransformer`, or a faster form of its caption decoder."""
 
     @property
@@ -124,14 +124,14 @@ class Beams:
         return Beams(self.words_PKL[index].clone(), self.log_probability_PK[index].clone())
 
 
-def beams(speaker: Speaker, state: State, events: int, config: InferenceConfig, *, looks: bool = True) -> Beams:
+def beams(speaker: WordStepper, state: State, events: int, config: InferenceConfig, *, looks: bool = True) -> Beams:
     """What might be said of each event: one sentence by greedy choice, or a beam where the settings ask for more."""
     if plain_greedy(config):
         return greedy(speaker, state, events, config.max_words, looks=looks)
     return beam_search(speaker, state, events, config, looks=looks)
 
 
-def sentences(speaker: Speaker, state: State, events: int, config: InferenceConfig) -> Sentences:
+def sentences(speaker: WordStepper, state: State, events: int, config: InferenceConfig) -> Sentences:
     """What is said of each event by the network alone, as while it learns."""
     return chosen(beams(speaker, state, events, config), config)
 
@@ -141,7 +141,7 @@ def plain_greedy(config: InferenceConfig) -> bool:
     return config.beam == 1 and not config.no_repeat
 
 
-def greedy(speaker: Speaker, state: State, events: int, max_words: int, *, looks: bool = True) -> Beams:
+def greedy(speaker: WordStepper, state: State, events: int, max_words: int, *, looks: bool = True) -> Beams:
     """The most likely word at each position; a sentence ends with `<eos>` and is padded from there.
 
     `<unk>`, `<pad>` and `<init>` are never chosen. R of the P events are still being spoken of; with `looks = False`
@@ -172,7 +172,7 @@ def greedy(speaker: Speaker, state: State, events: int, max_words: int, *, looks
     return Beams.only(words_PL[:, : position + 1], sum_P / _lengths(words_PL))
 
 
-def greedy_released(speaker: Speaker, state: State, events: int, max_words: int) -> Beams:
+def greedy_released(speaker: WordStepper, state: State, events: int, max_words: int) -> Beams:
     """The release's greedy choice: among all words, special ones too, and it never stops early."""
     word_P = torch.full((events,), INIT, device=speaker.device)
     words, logs = list[Tensor](), list[Tensor]()
@@ -205,7 +205,9 @@ def likeliest_by_kernel(logits_PV: Tensor, never_said: int = 0) -> tuple[Tensor,
     return word_P, log_P
 
 
-def beam_search(speaker: Speaker, state: State, events: int, config: InferenceConfig, *, looks: bool = True) -> Beams:
+def beam_search(
+    speaker: WordStepper, state: State, events: int, config: InferenceConfig, *, looks: bool = True
+) -> Beams:
     """The `beam` likeliest sentences of each event that are found by going on with so many at every word.
 
     A finished sentence stays in the beam at its score; every event keeps its own `beam` candidates. With
@@ -235,18 +237,18 @@ def beam_search(speaker: Speaker, state: State, events: int, config: InferenceCo
 def chosen(found: Beams, config: InferenceConfig, worth_PK: Tensor | None = None) -> Sentences:
     """What is said of each event: the candidate that is most like all of them, or the likeliest.
 
-    `worth_PK` is what speaks for each beside that, and counts `expected_weight` times.
+    `worth_PK` is what speaks for each beside that, and counts `word_prior_weight` times.
     """
     words_PKL, mean_PK = found.words_PKL, found.log_probability_PK
     if mean_PK.shape[1] == 1:
         return Sentences(words_PKL[:, 0], mean_PK[:, 0])
     length_PK = _lengths(words_PKL)
-    if config.agreement:
-        value_PK = expected_likeness(words_PKL, mean_PK * length_PK, config.agreement)
+    if config.mbr_weight:
+        value_PK = expected_similarity(words_PKL, mean_PK * length_PK, config.mbr_weight)
     else:
         value_PK = mean_PK * length_PK ** (1 - config.length_penalty)
     if worth_PK is not None:
-        value_PK = value_PK + config.expected_weight * worth_PK
+        value_PK = value_PK + config.word_prior_weight * worth_PK
     row_P, best_P = torch.arange(len(words_PKL), device=words_PKL.device), value_PK.argmax(dim=1)
     return Sentences(words_PKL[row_P, best_P], mean_PK[row_P, best_P])
 

@@ -11,16 +11,16 @@ from typing import TypeGuard
 import numpy as np
 
 from densevid.events import Event
-from densevid.inference.batches import ReadTrack
+from densevid.inference.batches import ModelInput
 from densevid.inference.captioner import Captioner, Segments
 from densevid.inference.windows import Windows, exceeds
 from densevid.tracks import FeatureTrack
 
-Part = tuple[FeatureTrack | ReadTrack, Segments]
+Part = tuple[FeatureTrack | ModelInput, Segments]
 MOMENT = 1e-6  # seconds: what is left of a span that ends before its window begins
 
 
-def caption_segments(captioner: Captioner, track: FeatureTrack | ReadTrack, segments: Segments) -> list[Event]:
+def caption_segments(captioner: Captioner, track: FeatureTrack | ModelInput, segments: Segments) -> list[Event]:
     """The sentence of every span, in their order; the spans are reported as they were given."""
     return next(caption_segments_many(captioner, [(track, segments)]))
 
@@ -45,7 +45,7 @@ def caption_segments_many(captioner: Captioner, told: Iterable[Part]) -> Iterato
             spoken = []
 
 
-def unseen(captioner: Captioner, track: FeatureTrack | ReadTrack, segments: Segments) -> int:
+def unseen(captioner: Captioner, track: FeatureTrack | ModelInput, segments: Segments) -> int:
     """How many spans begin after all that is read, so that the last step stands in for them."""
     if not is_long(track, captioner):
         return captioner.unseen(track, segments)
@@ -53,12 +53,12 @@ def unseen(captioner: Captioner, track: FeatureTrack | ReadTrack, segments: Segm
     return int((starts >= len(track)).sum())
 
 
-def is_long(track: FeatureTrack | ReadTrack, captioner: Captioner) -> TypeGuard[FeatureTrack]:
+def is_long(track: FeatureTrack | ModelInput, captioner: Captioner) -> TypeGuard[FeatureTrack]:
     """Whether a video is read in more than one window."""
     return captioner.rules.reads_all and exceeds(track, captioner.config.model.window)
 
 
-def _parts(captioner: Captioner, track: FeatureTrack | ReadTrack, segments: Segments) -> list[Part]:
+def _parts(captioner: Captioner, track: FeatureTrack | ModelInput, segments: Segments) -> list[Part]:
     """The video with all its spans or, of a long one, a window for each span, in whose time it is told."""
     if not segments or not is_long(track, captioner):
         return [(captioner.read(track), segments)]
@@ -70,7 +70,7 @@ def _parts(captioner: Captioner, track: FeatureTrack | ReadTrack, segments: Segm
     ]
 
 
-def first_steps(captioner: Captioner, track: FeatureTrack | ReadTrack, segments: Segments) -> tuple[int, ...]:
+def first_steps(captioner: Captioner, track: FeatureTrack | ModelInput, segments: Segments) -> tuple[int, ...]:
     """Where the window of each begins: with the video if it holds it, else so that the span is in its middle."""
     if not segments or not is_long(track, captioner):
         return (0,) * len(segments)

@@ -1,6 +1,6 @@
 """Where the time of captioning goes: its stages mark themselves, and whoever measures listens.
 
-Without a listener a mark costs nothing. A `StageClock` keeps what the host spent in each stage, and the time between
+Without a listener a mark costs nothing. A `StageTimer` keeps what the host spent in each stage, and the time between
 marks on the device's own queue, read only when all is done, so that measuring makes nobody wait.
 """
 
@@ -34,7 +34,7 @@ class StageTime:
     device: float
 
 
-class StageClock(Stages):
+class StageTimer(Stages):
     """Adds up what is inside each stage."""
 
     def __init__(self, device: torch.device) -> None:

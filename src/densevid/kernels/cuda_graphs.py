@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from densevid.inference.compat import PaperRules
+from densevid.inference.compat import PaperBehavior
 from densevid.inference.search import Beams
 from densevid.kernels.word_decoder import WordDecoder
 from densevid.kernels.word_state import FlatMemory
@@ -97,7 +97,7 @@ class FlatSentences:
     has room for `most` rows, but grows to that only as it is needed.
     """
 
-    def __init__(self, decoder: WordDecoder, rules: PaperRules, graphs: Graphs, most: int) -> None:
+    def __init__(self, decoder: WordDecoder, rules: PaperBehavior, graphs: Graphs, most: int) -> None:
         self.decoder, self.rules, self.graphs, self.most = decoder, rules, graphs, most
         weight = decoder.words.weight
         self.like = weight.new_empty(0, weight.shape[1])

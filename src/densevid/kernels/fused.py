@@ -21,12 +21,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from densevid.kernels.word_state import FlatMemory, Said
+from densevid.kernels.word_state import FlatMemory, KeyValueCache
 from densevid.model.video_encoder import Memory
 
 
 @dataclass(frozen=True)
-class Reading:
+class AttentionTiling:
     """Slots of a tile, warps of a program, stages of its pipeline, programs an event."""
 
     block: int = 32
@@ -37,26 +37,26 @@ class Reading:
 
 # Measured on an H200 for 10, 186, 640 and 2,976 events, width 1024: 0.9, 2.3, 2.9 and 3.5 TB/s of its 4.8. Few events
 # are spread over its 132 processors. With the tile as the right operand it was 2.8 at the most.
-_BEST: tuple[tuple[int, Reading], ...] = (
-    (32, Reading(stages=3, splits=8)),
-    (300, Reading(splits=4)),
+_BEST: tuple[tuple[int, AttentionTiling], ...] = (
+    (32, AttentionTiling(stages=3, splits=8)),
+    (300, AttentionTiling(splits=4)),
 )
 
 
-def reading_for(events: int) -> Reading:
+def tiling_for(events: int) -> AttentionTiling:
     """The best that is known."""
-    return next((reading for most, reading in _BEST if events <= most), Reading())
+    return next((reading for most, reading in _BEST if events <= most), AttentionTiling())
 
 
-def candidates(events: int) -> Iterator[Reading]:
+def candidates(events: int) -> Iterator[AttentionTiling]:
     """What is worth trying for so many events beside that: more warps, or more tiles under way.
 
     What limits it may be shared memory: counted in the machine code, 8 warps move 530 KB there for a tile of 64 KB, and
     4 warps 340 KB.
     """
-    splits = reading_for(events).splits
+    splits = tiling_for(events).splits
     for warps, stages in ((4, 2), (4, 3), (8, 2)):
-        yield Reading(32, warps, stages, splits)
+        yield AttentionTiling(32, warps, stages, splits)
 
 
 Kernel = Literal["rows", "norm", "relu", "attend", "said"]
@@ -109,7 +109,9 @@ class Fused:
             seen = F.scaled_dot_product_attention(queries, keys, values, attn_mask=attended, scale=scale)
         return seen.transpose(1, 2).flatten(-2)
 
-    def words_so_far(self, projected_PE: Tensor, said: Said, index: int, scale: float, said_LL: Tensor) -> Tensor:
+    def words_so_far(
+        self, projected_PE: Tensor, said: KeyValueCache, index: int, scale: float, said_LL: Tensor
+    ) -> Tensor:
         """Attention of a word to itself and those before it, P x D; its key and value join theirs in `said`."""
         keys, values = said.keys[index], said.values[index]
         query, key, value = projected_PE.unflatten(-1, (3, keys.shape[1], 1, -1)).unbind(1)
@@ -140,7 +142,10 @@ class TritonFused(Fused):
     """The same by kernels of our own, for those steps that are named."""
 
     def __init__(
-        self, names: Collection[Kernel] = KERNELS, attention: Attention = "usual", reading: Reading | None = None
+        self,
+        names: Collection[Kernel] = KERNELS,
+        attention: Attention = "usual",
+        reading: AttentionTiling | None = None,
     ) -> None:
         super().__init__(attention)
         from densevid.kernels import event_triton as event_kernels
@@ -189,7 +194,9 @@ class TritonFused(Fused):
         rows = values.flatten(0, -2)
         return torch._addmm_activation(linear.bias, rows, linear.weight.t()).view(*values.shape[:-1], -1)
 
-    def words_so_far(self, projected_PE: Tensor, said: Said, index: int, scale: float, said_LL: Tensor) -> Tensor:
+    def words_so_far(
+        self, projected_PE: Tensor, said: KeyValueCache, index: int, scale: float, said_LL: Tensor
+    ) -> Tensor:
         """See `Fused`; only words that were said are read."""
         if "said" not in self.names:
             return super().words_so_far(projected_PE, said, index, scale, said_LL)
@@ -204,7 +211,7 @@ class TritonFused(Fused):
     def attended_flat(self, query_PHD: Tensor, memory: FlatMemory, index: int) -> Tensor:
         """See `Fused`; an event is read once, for its logits and for its weighted sum."""
         events, heads, width = query_PHD.shape
-        reading, kernels = self.reading or reading_for(events), self.word_kernels
+        reading, kernels = self.reading or tiling_for(events), self.word_kernels
         splits, out = reading.splits, query_PHD.new_empty(events, heads, width)
         parts = out.new_empty((0,) if splits == 1 else (events, splits, heads, width), dtype=torch.float32)
         states = out.new_empty((0,) if splits == 1 else (events, splits, heads, 2), dtype=torch.float32)

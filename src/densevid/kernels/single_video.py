@@ -11,8 +11,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from densevid.inference.generator import EventSpeaker
-from densevid.inference.proposals import Finder, Found, event_masks
+from densevid.inference.generator import CaptionGenerator
+from densevid.inference.proposals import ProposalBatch, ProposalGenerator, event_masks
 from densevid.inference.search import Beams
 from densevid.kernels.cuda_graphs import FlatSentences, rounded
 from densevid.kernels.packed_encoder import EventEncoder
@@ -23,11 +23,11 @@ from densevid.kernels.word_state import FlatMemory
 class OneVideo:
     """Says what happens in the events of one video, with what a finder found and a speaker's place for memories."""
 
-    def __init__(self, finder: Finder, speaker: EventSpeaker) -> None:
+    def __init__(self, finder: ProposalGenerator, speaker: CaptionGenerator) -> None:
         self.finder, self.speaker = finder, speaker
         self.anchors: dict[tuple[int, int], Tensor] = {}
 
-    def __call__(self, found: Found, anchor_P: Tensor) -> Beams | None:
+    def __call__(self, found: ProposalBatch, anchor_P: Tensor) -> Beams | None:
         """What might be said of every event, given by its anchor; None where it is not that simple."""
         flat, events = self.speaker.flat, len(anchor_P)
         if flat is None or not self._simple(flat, found, events):
@@ -47,7 +47,7 @@ class OneVideo:
         with self.speaker.stages("words"):
             return flat(memory, events)
 
-    def _simple(self, flat: FlatSentences, found: Found, events: int) -> bool:
+    def _simple(self, flat: FlatSentences, found: ProposalBatch, events: int) -> bool:
         """One video without padding, masks that leave out nothing, and room for all events at once."""
         rules, videos = self.speaker.rules, len(found.video.memory.valid_BT)
         most = min(flat.most, self.speaker.limits.encoded)
@@ -64,7 +64,7 @@ class OneVideo:
         place_Q[: len(anchor_P)].copy_(anchor_P)
         return place_Q
 
-    def _encoded(self, found: Found, anchor_Q: Tensor, memory: FlatMemory) -> Tensor:
+    def _encoded(self, found: ProposalBatch, anchor_Q: Tensor, memory: FlatMemory) -> Tensor:
         """Encode the events into the memory; whether their masks leave out no step."""
         steps = found.proposals.steps
         video_Q = torch.zeros_like(anchor_Q)

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from densevid.kernels.fused import Fused, wide_product
-from densevid.kernels.word_state import FlatMemory, FlatState, GroupedState, Said
+from densevid.kernels.word_state import FlatMemory, FlatState, GroupedKeyValueCache, KeyValueCache
 from densevid.model.attention import MultiHeadAttention, sinusoids
 from densevid.model.caption_decoder import DecoderLayer, SelfAttentionDecoder
 from densevid.model.video_encoder import Memory
@@ -65,21 +65,21 @@ class WordDecoder:
         """Where the weights are."""
         return self.words.weight.device
 
-    def begin(self, memories: list[Memory]) -> GroupedState:
+    def begin(self, memories: list[Memory]) -> GroupedKeyValueCache:
         """Nothing is said yet about the events of these memories, one after another."""
-        return GroupedState(memories, self._nothing(sum(len(memory.valid_BT) for memory in memories)))
+        return GroupedKeyValueCache(memories, self._nothing(sum(len(memory.valid_BT) for memory in memories)))
 
     def begin_flat(self, memory: FlatMemory) -> FlatState:
         """Nothing is said yet about the events of a flat memory."""
         return FlatState(memory, self._nothing(len(memory.first_P)), self.rests)
 
-    def _nothing(self, events: int) -> Said:
+    def _nothing(self, events: int) -> KeyValueCache:
         heads, width = self.layers[0].self_attention.heads, self.words.in_features
         shape = (events, heads, self.room, width // heads)
         keys, values = ([self.words.weight.new_zeros(shape) for _ in self.layers] for _ in range(2))
-        return Said(keys, values, torch.zeros(1, dtype=torch.long, device=self.device))
+        return KeyValueCache(keys, values, torch.zeros(1, dtype=torch.long, device=self.device))
 
-    def next_words(self, words_P1: Tensor, state: GroupedState | FlatState) -> Tensor:
+    def next_words(self, words_P1: Tensor, state: GroupedKeyValueCache | FlatState) -> Tensor:
         """Logits P x 1 x V of the word after the given one; `state` moves on."""
         fused = self.fused
         state.hear(words_P1[:, 0])
@@ -96,13 +96,13 @@ class WordDecoder:
         state.said.position_1 += 1
         return wide_product(output_PD, self.words.weight.t()).add_(self.words.bias)[:, None]
 
-    def _words_so_far(self, index: int, words_PD: Tensor, said: Said) -> Tensor:
+    def _words_so_far(self, index: int, words_PD: Tensor, said: KeyValueCache) -> Tensor:
         """Attention to this word and those before it."""
         attention = self.layers[index].self_attention
         projected_PE = F.linear(words_PD, self.projections[index])
         return attention.output(self.fused.words_so_far(projected_PE, said, index, attention.scale, self.said_LL))
 
-    def _event(self, index: int, words_PD: Tensor, state: GroupedState | FlatState) -> Tensor:
+    def _event(self, index: int, words_PD: Tensor, state: GroupedKeyValueCache | FlatState) -> Tensor:
         """Attention to the event's memory, which serves as keys and values of all heads."""
         attention, cross = self.layers[index].cross_attention, self.cross[index]
         query_HPd = attention.query(words_PD).unflatten(-1, (attention.heads, -1)).transpose(0, 1)

@@ -1,6 +1,6 @@
 """What a word decoder knows of P events and has said about them, in two forms.
 
-`GroupedState` holds the memories of events of one length together, as torch's products want them. `FlatState` holds the
+`GroupedKeyValueCache` holds the memories of events of one length together, as torch wants them. `FlatState` holds the
 slots of all events one below the other, each event knowing its first row and their number, as our own kernel reads
 them: whatever their lengths, a word is then the same launches, and can be replayed.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Said:
+class KeyValueCache:
     """Per layer keys and values of the words so far, P x H x L x D/H, and the position of the next word."""
 
     keys: list[Tensor]
@@ -40,11 +40,11 @@ class Said:
 
 
 @dataclass
-class GroupedState:
+class GroupedKeyValueCache:
     """Memories one after another, and what was said."""
 
     memories: list[Memory]
-    said: Said
+    said: KeyValueCache
 
     def branch(self, count: int) -> None:
         """Go on with `count` sentences of each event, side by side."""
@@ -107,7 +107,7 @@ class FlatState:
     """A flat memory, and what was said. With `rests` an event whose sentence has ended reads one row, not all."""
 
     memory: FlatMemory
-    said: Said
+    said: KeyValueCache
     rests: bool = field(default=True)
 
     def branch(self, count: int) -> None:

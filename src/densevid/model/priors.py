@@ -10,12 +10,12 @@ the word w is expected in a sentence about an event, and r_w = log(events / even
 
     worth(sentence) = sum_w r_w d_w / sqrt(sum_w r_w^2)      over its distinct words,
 
-the cosine of CIDEr over single words but for a factor that all sentences of an event share. `inference.expected_weight`
-times this is added to what a sentence of a beam is worth.
+the cosine of CIDEr over single words but for a factor that all sentences of an event share. `inference.word_prior_weight` times
+this is added to what a sentence of a beam is worth.
 
 The fit has few directions: what of the features words depend on. Borders and contrast (`inference/rescoring.py`)
 compare steps there and not in all features, of which much changes without anybody calling it another event
-(`inference.compare`). A model that has `expected_words.safetensors` does both.
+(`inference.similarity_space`). A model that has `word_prior.safetensors` does both.
 
 Whether anything happens, as features tell: black, noise, a photograph that stays and slides are not told of.
 
@@ -118,11 +118,11 @@ EVENTS_AT_ONCE = 64  # their steps, P x T x R, are in memory together
 
 
 @dataclass(frozen=True, eq=False)
-class ExpectedWords(Fitted):
+class WordPrior(Fitted):
     """The usual features, R directions in which they differ, and what each says of every word: r_w d_w, and r_w."""
 
     called: ClassVar[str] = "expected words"
-    usual_F: Tensor
+    default_F: Tensor
     directions_FR: Tensor
     words_RV: Tensor
     rarity_V: Tensor
@@ -130,7 +130,7 @@ class ExpectedWords(Fitted):
     def meanings(self, features_BTF: Tensor) -> Tensor:
         """Every step as far as words depend on it, B x T x R; exact, so that it does not depend on its batch."""
         directions_FR = exact(self.directions_FR)
-        return exact(features_BTF) @ directions_FR - exact(self.usual_F) @ directions_FR
+        return exact(features_BTF) @ directions_FR - exact(self.default_F) @ directions_FR
 
     def of(self, features_BTF: Tensor, steps_B: Tensor, mask_PT: Tensor, video_P: Tensor) -> Tensor:
         """r_w d_w for events, P x V, given by their masks and the rows of their videos, which have `steps_B` steps."""
@@ -160,7 +160,7 @@ class ExpectedWords(Fitted):
 
 
 @dataclass(frozen=True, eq=False)
-class Happening(Fitted):
+class Actionness(Fitted):
     """How much each feature speaks for it, and how much its change from step to step does."""
 
     called: ClassVar[str] = "a fit of whether anything happens"

@@ -20,11 +20,11 @@ from densevid.io import provenance, write_json, write_text
 from densevid.pipeline.captioner import ModelError, VideoCaptioner
 from densevid.pipeline.inputs import Input, output_base
 from densevid.pipeline.output_names import INDEX, MARK
-from densevid.pipeline.outputs import NO_PICTURES, Manner, Target, details, require_room, write_outputs
+from densevid.pipeline.outputs import NO_PICTURES, RenderOptions, Target, details, require_room, write_outputs
 from densevid.pipeline.page import comparison_figures, plays_in_every_browser, shown_file
 from densevid.pipeline.result import VideoCaptions, shown_name
-from densevid.pipeline.selection import Choice, Span, beyond_text
-from densevid.progress import Watch, unwatched
+from densevid.pipeline.selection import EventRequest, Span, beyond_text
+from densevid.progress import ProgressCallback, no_progress
 
 if TYPE_CHECKING:
     from densevid.tracks import FeatureTrack
@@ -37,13 +37,13 @@ class DiskError(InputError):
 
 
 @dataclass(frozen=True)
-class Wishes:
+class CaptionOptions:
     """What to choose of each video, what to write and where; see `densevid caption --help`."""
 
-    choice: Choice
+    choice: EventRequest
     formats: tuple[str, ...]
     out: Path | None = None
-    manner: Manner = field(default_factory=Manner)
+    manner: RenderOptions = field(default_factory=RenderOptions)
     explain: bool = False
     spans: dict[str, list[Span]] | None = None
     references: Mapping[str, Sequence[Event]] | None = None
@@ -81,7 +81,7 @@ class CaptionRun:
 
     captioner: VideoCaptioner
     inputs: list[Input]
-    wishes: Wishes
+    wishes: CaptionOptions
     outcomes: list[Outcome] = field(default_factory=list)
 
     def check(self) -> list[str]:
@@ -97,14 +97,14 @@ class CaptionRun:
             warnings.append(f"{unknown} of {len(self.inputs)} videos are not in the references" if unknown else None)
         return [line for line in warnings if line]
 
-    def run(self, watch: Watch = unwatched) -> Iterator[Outcome]:
+    def run(self, on_progress: ProgressCallback = no_progress) -> Iterator[Outcome]:
         """Caption and write, one by one."""
         for number, given in enumerate(self.inputs):
-            watch("files", number / len(self.inputs))
-            outcome = self._attempt(given, watch)
+            on_progress("files", number / len(self.inputs))
+            outcome = self._attempt(given, on_progress)
             self.outcomes.append(outcome)
             yield outcome
-        watch("files", 1.0)
+        on_progress("files", 1.0)
 
     def write_index(self) -> Path | None:
         """An event file over all videos and, with pages, a page; which was last. None where there is one video."""
@@ -137,13 +137,13 @@ class CaptionRun:
     def _target(self, given: Input) -> Target:
         return Target(output_base(given, self.wishes.out), self.wishes.manner)
 
-    def _attempt(self, given: Input, watch: Watch) -> Outcome:
+    def _attempt(self, given: Input, on_progress: ProgressCallback) -> Outcome:
         """One video; only what is wrong with itself is its failure."""
         said = tuple((self.wishes.references or {}).get(given.known_as, ()))
         target = replace(self._target(given), references=said)
         try:
             require_room(target)
-            captioned = self._caption(given, watch)
+            captioned = self._caption(given, on_progress)
             if self.wishes.title is not None:
                 captioned = captioned.called(self.wishes.title)
             target = replace(target, figures=self._figures(given, captioned, said))
@@ -164,7 +164,7 @@ class CaptionRun:
         figures = self.captioner.explained(captioned, self._track(given))
         if not references:
             return figures
-        everything = self._told(given, Choice(dense=True))
+        everything = self._told(given, EventRequest(dense=True))
         return figures + comparison_figures(captioned, everything.events, references)
 
     def _write(self, captioned: VideoCaptions, target: Target) -> list[Path]:
@@ -177,7 +177,7 @@ class CaptionRun:
                 f"cannot write {target.base}: {reason}; make room and give the same command again"
             ) from error
 
-    def _caption(self, given: Input, watch: Watch) -> VideoCaptions:
+    def _caption(self, given: Input, on_progress: ProgressCallback) -> VideoCaptions:
         choice = self.wishes.choice
         if self.wishes.spans is not None:
             if given.known_as not in self.wishes.spans:
@@ -185,13 +185,13 @@ class CaptionRun:
             if not self.wishes.spans[given.known_as]:
                 raise InputError("the segments file has no segment of it")
             choice = replace(choice, segments=tuple(self.wishes.spans[given.known_as]))
-        return self._told(given, choice, watch)
+        return self._told(given, choice, on_progress)
 
-    def _told(self, given: Input, choice: Choice, watch: Watch = unwatched) -> VideoCaptions:
+    def _told(self, given: Input, choice: EventRequest, on_progress: ProgressCallback = no_progress) -> VideoCaptions:
         if given.source is not None:
             return self.captioner.caption_from(given.source, given.video, given.name, choice)
         assert given.file is not None
-        return self.captioner.caption_file(given.file, given.name, choice, watch)
+        return self.captioner.caption_file(given.file, given.name, choice, on_progress)
 
     def _track(self, given: Input) -> FeatureTrack:
         if given.source is not None:

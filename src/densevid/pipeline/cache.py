@@ -117,7 +117,7 @@ class Cache:
         return self.folder / kind / f"{key}.{suffix}" if self.folder else None
 
 
-def usual_cache() -> Cache:
+def default_cache() -> Cache:
     """The user's own."""
     return Cache(cache_folder(), _limit())
 

@@ -16,11 +16,11 @@ import densevid
 from densevid.errors import ArgumentError, InputError
 from densevid.events import Event
 from densevid.io import fingerprint, hash_of
-from densevid.pipeline.cache import Cache, CachedTrack, code_key, content_key, track_key, usual_cache
+from densevid.pipeline.cache import Cache, CachedTrack, code_key, content_key, default_cache, track_key
 from densevid.pipeline.model_registry import InstalledModel, find_model
 from densevid.pipeline.result import FoundEvents, VideoCaptions, shown_name
-from densevid.pipeline.selection import Choice, ChosenEvents, Span, beyond_text, chosen_events
-from densevid.progress import Watch, unwatched
+from densevid.pipeline.selection import ChosenEvents, EventRequest, Span, beyond_text, chosen_events
+from densevid.progress import ProgressCallback, no_progress
 from densevid.video.inputs import local_path, stem_of
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class VideoCaptioner:
             raise ArgumentError(f"{{device}} must be one of {', '.join(get_args(Device))}, got {device!r:.40}")
         if device == "cuda":  # said even where the cache knows all: what is asked for is not there
             self._require_gpu()
-        self.cache = cache if cache is not None else usual_cache()
+        self.cache = cache if cache is not None else default_cache()
 
     def __repr__(self) -> str:
         return f'<VideoCaptioner {self.model.name}, device {self.device}: .caption("video.mp4") gives its events>'
@@ -65,46 +65,50 @@ class VideoCaptioner:
         confident, a story of at most `top` events that hardly overlap, all that is proposed (`dense`), or what happens
         in given spans of seconds, in their order and with a score of 1.
         """
-        return _events(self._told(video, Choice.of(top, dense, segments)))
+        return _events(self._told(video, EventRequest.of(top, dense, segments)))
 
-    def _told(self, video: Path | str | FeatureTrack, choice: Choice) -> VideoCaptions | FoundEvents:
+    def _told(self, video: Path | str | FeatureTrack, choice: EventRequest) -> VideoCaptions | FoundEvents:
         from densevid.tracks import FeatureTrack
 
         if isinstance(video, FeatureTrack):
-            return self._find(video, None, choice, unwatched)
+            return self._find(video, None, choice, no_progress)
         if not isinstance(video, Path | str):
             raise InputError(f"caption takes the path of a video or a FeatureTrack, got {type(video).__name__}")
         path = local_path(video)
         return self.caption_file(path, stem_of(path), choice)
 
-    def caption_file(self, path: Path, name: str, choice: Choice, watch: Watch = unwatched) -> VideoCaptions:
+    def caption_file(
+        self, path: Path, name: str, choice: EventRequest, on_progress: ProgressCallback = no_progress
+    ) -> VideoCaptions:
         """A video file with its events."""
         content = content_key(path)
 
         def find() -> FoundEvents:
-            made = self.track(path, watch, content)
-            return self._find(made.track, made.warning, choice, watch)
+            made = self.track(path, on_progress, content)
+            return self._find(made.track, made.warning, choice, on_progress)
 
         found = self._remembered(content, choice, find)
         for stage in ("decode", "features", "events", "sentences"):
-            watch(stage, 1.0)
+            on_progress(stage, 1.0)
         return self._captions(name, path, found, choice, content)
 
-    def caption_from(self, source: FeatureSource, video: str, name: str, choice: Choice) -> VideoCaptions:
+    def caption_from(self, source: FeatureSource, video: str, name: str, choice: EventRequest) -> VideoCaptions:
         """A video of a feature store with its events."""
         track = self.track_from(source, video)
-        found = self._remembered(track_key(track), choice, lambda: self._find(track, None, choice, unwatched))
+        found = self._remembered(track_key(track), choice, lambda: self._find(track, None, choice, no_progress))
         return self._captions(name, None, found, choice, None)
 
-    def caption_track(self, track: FeatureTrack, choice: Choice, watch: Watch = unwatched) -> ChosenEvents:
+    def caption_track(
+        self, track: FeatureTrack, choice: EventRequest, on_progress: ProgressCallback = no_progress
+    ) -> ChosenEvents:
         """The events of a track of the model's own recipe, or of that before the reduction."""
         recipe = self.loaded.recipe
         track = self._as_read(track)
         if track.recipe is not None and recipe is not None and track.recipe != recipe.id:
             raise InputError(f"the features were made with recipe {track.recipe}, the model reads {recipe.id}")
-        return chosen_events(self.loaded, self.captioner, track, choice, watch)
+        return chosen_events(self.loaded, self.captioner, track, choice, on_progress)
 
-    def track(self, path: Path, watch: Watch = unwatched, content: str | None = None) -> CachedTrack:
+    def track(self, path: Path, on_progress: ProgressCallback = no_progress, content: str | None = None) -> CachedTrack:
         """The features of a video file as the model reads them, from the cache where they are there."""
         from densevid.video.container import require_video
 
@@ -113,11 +117,11 @@ class VideoCaptioner:
         recipe = self.extractor.recipe.id
         cached = self.cache.track(content, recipe) if content else None
         if cached is None:
-            cached = CachedTrack(*self.extractor.extract(path, watch))
+            cached = CachedTrack(*self.extractor.extract(path, on_progress))
             if content:
                 self.cache.keep_track(content, recipe, cached)
-        watch("decode", 1.0)
-        watch("features", 1.0)
+        on_progress("decode", 1.0)
+        on_progress("features", 1.0)
         return cached
 
     def track_from(self, source: FeatureSource, video: str) -> FeatureTrack:
@@ -128,10 +132,10 @@ class VideoCaptioner:
         """Figures of what the model saw where it found the events: masks, and where words looked; it may be none."""
         from densevid.export.explanation_plots import explanation_figures
         from densevid.inference.explain import explain
-        from densevid.inference.explain_window import Sought
+        from densevid.inference.explain_window import ProposalRef
 
         found = zip(captioned.origins, captioned.events, strict=True)
-        told = [Sought(first, anchor, event) for (first, anchor), event in found]
+        told = [ProposalRef(first, anchor, event) for (first, anchor), event in found]
         return explanation_figures(explain(self.loaded, track, told))
 
     def check(self, source: FeatureSource) -> str | None:
@@ -195,7 +199,7 @@ class VideoCaptioner:
 
         try:
             if loaded.calibration is not None:
-                totals_of(Calibration.of_table(loaded.calibration).asks, loaded.happening)
+                totals_of(Calibration.of_table(loaded.calibration).asks, loaded.actionness)
         except InputError as error:
             raise InputError(f"{self.model.folder}: {error}") from error
 
@@ -214,7 +218,7 @@ class VideoCaptioner:
             return False
         return recipe == FeatureRecipe({key: value for key, value in own.table.items() if key != "reduction"}).id
 
-    def _remembered(self, content: str | None, choice: Choice, find: Callable[[], FoundEvents]) -> FoundEvents:
+    def _remembered(self, content: str | None, choice: EventRequest, find: Callable[[], FoundEvents]) -> FoundEvents:
         """The events of what holds this content: those of the cache, or found now and kept."""
         if content is None:
             return find()
@@ -225,17 +229,19 @@ class VideoCaptioner:
             self.cache.keep_events(key, found.as_plain())
         return found
 
-    def _find(self, track: FeatureTrack, warning: str | None, choice: Choice, watch: Watch) -> FoundEvents:
+    def _find(
+        self, track: FeatureTrack, warning: str | None, choice: EventRequest, on_progress: ProgressCallback
+    ) -> FoundEvents:
         duration = track.duration or float(track.seconds(len(track)))
         fitted = choice.within(duration)
-        chosen = self.caption_track(track, fitted.choice, watch)
+        chosen = self.caption_track(track, fitted.choice, on_progress)
         problems = [warning, self._unseen(track, fitted.choice)]
         if fitted.cut:
             are = "is" if fitted.cut == 1 else "are"
             problems.append(f"{fitted.cut} of the given segments {are} cut at its end, {duration:.1f} s")
         return FoundEvents(duration, "; ".join(filter(None, problems)) or None, chosen, fitted.beyond)
 
-    def _unseen(self, track: FeatureTrack, choice: Choice) -> str | None:
+    def _unseen(self, track: FeatureTrack, choice: EventRequest) -> str | None:
         """A line where some of the given spans lie after all that is read."""
         from densevid.inference.segments import unseen
 
@@ -244,7 +250,7 @@ class VideoCaptioner:
         return told if count else None
 
     def _captions(
-        self, name: str, path: Path | None, found: FoundEvents, choice: Choice, content: str | None
+        self, name: str, path: Path | None, found: FoundEvents, choice: EventRequest, content: str | None
     ) -> VideoCaptions:
         return VideoCaptions(
             name=shown_name(name),
@@ -289,7 +295,7 @@ def caption(
     segments: Sequence[Span] | None = None,
 ) -> list[Event]:
     """The events of a video file, in the order of time; `load` the model once to caption several."""
-    choice = Choice.of(top, dense, segments)
+    choice = EventRequest.of(top, dense, segments)
     return _events(VideoCaptioner(find_model(model))._told(video, choice))
 
 

@@ -22,7 +22,7 @@ NO_PICTURES = "features alone have no pictures to make an mp4 of"
 
 
 @dataclass(frozen=True)
-class Manner:
+class RenderOptions:
     """How pages and .mp4s are made: the video inside the page, sentences in the pictures, what every browser plays."""
 
     embed: bool = False
@@ -38,7 +38,7 @@ class Target:
     """
 
     base: Path
-    manner: Manner = field(default_factory=Manner)
+    manner: RenderOptions = field(default_factory=RenderOptions)
     references: tuple[Event, ...] = ()
     figures: tuple[Figure, ...] = ()
 
@@ -121,15 +121,15 @@ def _write_chapters(captioned: VideoCaptions, target: Target) -> None:
 
 
 def _write_mp4(captioned: VideoCaptions, target: Target) -> None:
-    from densevid.export.subtitled_video import Mp4Manner, write_subtitled
+    from densevid.export.subtitled_video import Mp4Options, write_subtitled
 
     if captioned.file is None:
         raise InputError(NO_PICTURES)
-    manner = Mp4Manner(target.manner.burn, target.manner.web, _mp4_key(captioned, target.manner))
+    manner = Mp4Options(target.manner.burn, target.manner.web, _mp4_key(captioned, target.manner))
     write_subtitled(captioned.file, target.path("mp4"), captioned.events, manner)
 
 
-def _mp4_key(captioned: VideoCaptions, manner: Manner) -> str:
+def _mp4_key(captioned: VideoCaptions, manner: RenderOptions) -> str:
     """What decides about an .mp4, so that a run that goes on does not encode what is there."""
     rows = [(event.start, event.end, event.sentence) for event in captioned.events]
     how = {"burn": manner.burn, "web": manner.web, "code": code_key([Path(densevid.__file__).parent / "export"])}

@@ -12,7 +12,7 @@ import numpy as np
 from densevid.errors import ArgumentError, InputError
 from densevid.events import Event
 from densevid.export.document import TimedMask
-from densevid.progress import Watch, unwatched
+from densevid.progress import ProgressCallback, no_progress
 
 if TYPE_CHECKING:
     from densevid.checkpoint import LoadedModel
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from densevid.tracks import FeatureTrack
 
 Span = tuple[float, float]
-Origin = tuple[int, int]  # the first step of a window, and the number of an anchor in it; see `Sought`
+Origin = tuple[int, int]  # the first step of a window, and the number of an anchor in it; see `ProposalRef`
 MOST_MASKS = 100  # a dense list has hundreds of events, and a page with the masks of all would be large
 MOST_NAMED = 5  # spans in a line of warning
 SLACK = 0.5  # seconds that a given span may end after its video: times are rounded, and lengths told differently
 
 
 @dataclass(frozen=True)
-class Choice:
+class EventRequest:
     """What is asked for: nothing of it is the summary."""
 
     top: int | None = None
@@ -43,7 +43,7 @@ class Choice:
             )
 
     @classmethod
-    def of(cls, top: int | None, dense: bool, segments: Iterable[Span] | None) -> Choice:
+    def of(cls, top: int | None, dense: bool, segments: Iterable[Span] | None) -> EventRequest:
         """What somebody asked for, as plain numbers; what makes no sense is refused."""
         count = None if top is None else _count(top)
         return cls(count, bool(dense), None if segments is None else _spans(segments))
@@ -55,7 +55,7 @@ class Choice:
             return "given segments"
         return "dense" if self.dense else f"top {self.top}" if self.top else "summary"
 
-    def within(self, duration: float) -> FittedChoice:
+    def within(self, duration: float) -> FittedRequest:
         """The same of a video that is so long."""
         given = self.segments or ()
         beyond = tuple(span for span in given if span[0] >= duration)
@@ -64,14 +64,14 @@ class Choice:
             raise InputError(beyond_text(beyond, duration))
         cut = tuple((start, duration if end > duration + SLACK else end) for start, end in inside)
         fitted = self if cut == given else replace(self, segments=cut)
-        return FittedChoice(fitted, beyond, sum(before != after for before, after in zip(inside, cut, strict=True)))
+        return FittedRequest(fitted, beyond, sum(before != after for before, after in zip(inside, cut, strict=True)))
 
 
 @dataclass(frozen=True)
-class FittedChoice:
+class FittedRequest:
     """A choice for a video of known length: the spans that lie wholly beyond its end, and how many were cut there."""
 
-    choice: Choice
+    choice: EventRequest
     beyond: tuple[Span, ...]
     cut: int
 
@@ -137,20 +137,24 @@ def beyond_text(spans: Sequence[Span], duration: float) -> str:
 
 
 def chosen_events(
-    loaded: LoadedModel, captioner: Captioner, track: FeatureTrack, choice: Choice, watch: Watch = unwatched
+    loaded: LoadedModel,
+    captioner: Captioner,
+    track: FeatureTrack,
+    choice: EventRequest,
+    on_progress: ProgressCallback = no_progress,
 ) -> ChosenEvents:
     """The events of a track, as they were asked for."""
     if choice.segments is not None:
         return _given(captioner, track, choice.segments)
     from densevid.inference.confidence import Calibration
-    from densevid.inference.long_video import Storyteller
+    from densevid.inference.long_video import LongVideoCaptioner
     from densevid.inference.summary import SummaryRules
 
     config = captioner.config
     rules = None if choice.dense else SummaryRules.of(config.inference, config.model.window, choice.top)
     calibration = None if loaded.calibration is None else Calibration.of_table(loaded.calibration)
-    teller = Storyteller(captioner, summary=rules, calibration=calibration, watch=watch)
-    watch("events", 0.0)
+    teller = LongVideoCaptioner(captioner, summary=rules, calibration=calibration, on_progress=on_progress)
+    on_progress("events", 0.0)
     told = next(teller.told([track]))
     events = sorted(teller.finish(told), key=lambda event: event.place)
     found = zip(told.events(), told.first_P.tolist(), told.anchor_P.tolist(), strict=True)

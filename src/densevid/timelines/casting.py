@@ -28,7 +28,7 @@ TRIES = 30  # to cast one of its events
 SHORTEST_SHOT = 2.0  # seconds; less only where a clip is shorter, or a border cuts a shot
 LONGEST_BACKGROUND_SHOT = 8.0  # seconds, or a little more
 MIXED = 0.5  # the chance that the pieces of all clips of an event follow each other in any order
-Seen = tuple[int, ...]  # the events that are seen in a stretch of the video
+EventFeatures = tuple[int, ...]  # the events that are seen in a stretch of the video
 
 
 def compose(rng: np.random.Generator, pool: FootagePool, layout: Layout) -> TimelinePlan | None:
@@ -54,12 +54,12 @@ class _Casting:
 
     def __init__(self, rng: np.random.Generator, pool: FootagePool, layout: Layout) -> None:
         self.rng, self.pool, self.neighbours = rng, pool, layout.neighbours
-        self.stretches: dict[Seen, list[tuple[int, int]]] = {}
+        self.stretches: dict[EventFeatures, list[tuple[int, int]]] = {}
         for start, end, seen in layout.segments:
             self.stretches.setdefault(seen, []).append((start, end))
         self.outer = {member.event: member.parent for family in layout.families for member in family if member.inside}
         self.meaning: dict[int, int] = {}
-        self.shown: dict[Seen, Ring] = {}
+        self.shown: dict[EventFeatures, Ring] = {}
         self.taken_N = np.zeros(len(pool.events), dtype=bool)  # of a source that is shown already
 
     def cast(self, family: Sequence[Member]) -> bool:
@@ -113,7 +113,7 @@ class _Casting:
         """The clips that any of these events shows."""
         return [clip for seen, ring in self.shown.items() if not set(events).isdisjoint(seen) for clip, _, _ in ring]
 
-    def _take(self, seen: Seen, free_N: Bools, pivot: int | None = None) -> bool:
+    def _take(self, seen: EventFeatures, free_N: Bools, pivot: int | None = None) -> bool:
         """Show a window of a ring of free clips, as long as the stretches are, if they have so much footage.
 
         An event that overlaps no other has a pivot, and a cast for as long an event as could be, however short it is
@@ -134,7 +134,7 @@ class _Casting:
             self.taken_N[self.pool.events.siblings[clip]] = True
         return True
 
-    def _ring(self, seen: Seen, ticks: int, cast: list[int]) -> Ring:
+    def _ring(self, seen: EventFeatures, ticks: int, cast: list[int]) -> Ring:
         """Pieces so long that the stretches take a random number of shots, at most as many as an event may have.
 
         A window of k pieces' length touches at most k + 1 of them, and the end of a stretch cuts one more.
@@ -168,12 +168,12 @@ class _Casting:
         seconds = SHORTEST_SHOT + self.rng.random() * (LONGEST_BACKGROUND_SHOT - SHORTEST_SHOT)
         return draw_window(self.rng, draw_ring(self.rng, footage, cast, seconds / self.pool.tick, mixed=True), ticks)
 
-    def _placed(self, seen: Seen, ring: Ring, footage: Footage) -> list[tuple[int, list[Shot]]]:
+    def _placed(self, seen: EventFeatures, ring: Ring, footage: Footage) -> list[tuple[int, list[Shot]]]:
         laid = lay(ring, self.stretches[seen])
         clips, ticks_N = footage.clips, footage.ticks_N
         return [
             (start, [Shot(clips[n], int(ticks_N[n]), first, ticks) for n, first, ticks in here]) for start, here in laid
         ]
 
-    def _ticks(self, seen: Seen) -> int:
+    def _ticks(self, seen: EventFeatures) -> int:
         return sum(end - start for start, end in self.stretches[seen])

@@ -51,10 +51,10 @@ class TimelineLoader:
         for what, many in (("videos", size), ("clips beside them", dataset.clips_per_batch or self.share.ranks)):
             if many < self.share.ranks:
                 raise InputError(f"a batch of {many} {what} is too small for {self.share.ranks} processes")
-        if dataset.disguised and _plain(size) < self.share.ranks:
+        if dataset.channel_permuted and _plain(size) < self.share.ranks:
             least = ONE_PLAIN_IN * (self.share.ranks - 1) + 1
             raise InputError(
-                f"training.disguised leaves {_plain(size)} of {size} videos for sure, and every process needs one to "
+                f"training.channel_permuted leaves {_plain(size)} of {size} videos for sure, and every process needs one to "
                 f"tell of; set training.batch_size to {least} or more"
             )
         if dataset.has_quiet and size < 2 * self.share.ranks:
@@ -150,7 +150,7 @@ class _SortedBatches(Dataset[list[Batch]]):
         if self.samples.is_quiet(dealt[self.share.ranks - 1]):
             raise InputError(
                 f"of {len(videos)} videos of a batch too many are quiet; "
-                "set training.batch_size or training.quiet_every higher"
+                "set training.batch_size or training.negatives_every higher"
             )
         return dealt
 

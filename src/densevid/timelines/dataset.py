@@ -36,7 +36,7 @@ from densevid.video.reduction import Reduction
 GROUP = 16  # neighbouring axes that swap places with each other
 
 
-def disguised(features_TF: FloatArray, rng: np.random.Generator) -> FloatArray:
+def channel_permuted(features_TF: FloatArray, rng: np.random.Generator) -> FloatArray:
     """T x F in other axes, the same at all steps."""
     width = features_TF.shape[1]
     place_F = np.argsort(np.arange(width) // GROUP + rng.random(width))
@@ -53,8 +53,8 @@ class TimelineSamples(Dataset[Sample]):
     """Sample i is timeline i with some of its events and a sentence for each; `clip(i)` is a clip by chance.
 
     `len` is the number of videos of an epoch (`training.timelines`); any index beyond it works, too. Where the split
-    has quiet clips (without captions), one video in `training.quiet_every` shows these alone: it has no events. A share
-    of the videos is disguised (`training.disguised`): these have events and no sentences.
+    has negatives (clips without captions), one video in `training.negatives_every` shows these alone: it has no events.
+    A share of the videos is disguised (`training.channel_permuted`): these have events and no sentences.
     """
 
     def __init__(self, generator: TimelineGenerator, vocabulary: Vocabulary, config: Config) -> None:
@@ -62,8 +62,8 @@ class TimelineSamples(Dataset[Sample]):
         self.generator, self.vocabulary, self.count = generator, vocabulary, settings.timelines
         self.window, self.max_words = config.model.window, settings.max_words
         self.segments_per_video, self.sentences_per_clip = settings.segments_per_video, settings.sentences_per_clip
-        self.clips_per_batch, self.quiet_every = settings.clips_per_batch, settings.quiet_every
-        self.disguised, self.consensus = settings.disguised, settings.consensus
+        self.clips_per_batch, self.negatives_every = settings.clips_per_batch, settings.negatives_every
+        self.channel_permuted, self.consensus = settings.channel_permuted, settings.consensus
         self.told = self._told(whole=settings.task == "captions")
         self.agreement = Agreement.of(self.told) if self.consensus else None
         self.shortest_batch = min(self.window, max(config.model.kernels))
@@ -112,11 +112,11 @@ class TimelineSamples(Dataset[Sample]):
 
     def is_quiet(self, index: int) -> bool:
         """Whether nothing happens in a video."""
-        return self.has_quiet and index % self.quiet_every == self.quiet_every - 1
+        return self.has_quiet and index % self.negatives_every == self.negatives_every - 1
 
     def usual_steps(self, index: int) -> int:
-        """How long sample `index` is, told without composing it; see `TimelineGenerator.usual_ticks`."""
-        return min(self.window, self.generator.usual_ticks(index, quiet=self.is_quiet(index)))
+        """How long sample `index` is, told without composing it; see `TimelineGenerator.default_ticks`."""
+        return min(self.window, self.generator.default_ticks(index, quiet=self.is_quiet(index)))
 
     def summary(self) -> str:
         """One line."""
@@ -142,10 +142,10 @@ class TimelineSamples(Dataset[Sample]):
             str(rng.choice(events[number].sentences, p=self._chances(events[number].sentences))) for number in chosen
         ]
         spans = [(event.start, min(event.end, len(rows))) for event in events]
-        if rng.random() < self.disguised and not plain:
+        if rng.random() < self.channel_permuted and not plain:
             sample = self._with_features(self._sample(index, name, rows, spans, [], []))
             assert sample.features_TF is not None
-            return replace(sample, features_TF=disguised(sample.features_TF, rng))
+            return replace(sample, features_TF=channel_permuted(sample.features_TF, rng))
         sample = self._sample(index, name, rows, spans, chosen, said)
         return self._with_features(sample) if with_features else sample
 

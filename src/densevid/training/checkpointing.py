@@ -24,13 +24,13 @@ from densevid.io import atomic_path, hash_of
 from densevid.timelines.dataset import TimelineSamples
 from densevid.training.distributed import gather
 from densevid.training.loss_monitor import Sums
-from densevid.training.train_state import Learner, Position
+from densevid.training.train_state import Position, TrainState
 
 FORMAT = 1
 Tensors = dict[str, Tensor]
 
 
-def snapshot(learner: Learner, position: Position, more: Mapping[str, Any]) -> tuple[Tensors, dict[str, Any]]:
+def snapshot(learner: TrainState, position: Position, more: Mapping[str, Any]) -> tuple[Tensors, dict[str, Any]]:
     """Tensors and plain values of a run at a position; every rank must ask, for each has random numbers of its own."""
     optimizer = learner.optimizer.state_dict()
     tensors = {f"model.{name}": tensor for name, tensor in learner.model.state_dict().items()}
@@ -111,7 +111,7 @@ def require_same_judge(state: Mapping[str, Any], judged_by: str | None, *, where
         )
 
 
-def restore(learner: Learner, tensors: Tensors, state: Mapping[str, Any], *, rank: int, seed: int) -> Position:
+def restore(learner: TrainState, tensors: Tensors, state: Mapping[str, Any], *, rank: int, seed: int) -> Position:
     """Bring a learner to where the checkpoint was taken."""
     learner.model.load_state_dict(_under(tensors, "model."))
     if learner.average is not None:

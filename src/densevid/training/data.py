@@ -109,7 +109,7 @@ def _training_data(
         generator = training.generator(config.training.seed)
         vocabulary = vocabulary or Vocabulary.build(generator.sentences(), least)
         return TimelineSamples(generator, vocabulary, config), vocabulary
-    told = told_in(training, report)
+    told = describe_data(training, report)
     report(f"training annotations: {told.summary()}")
     vocabulary = vocabulary or Vocabulary.build(told.sentences(), least)
     dataset = SegmentDataset(told, open_source(training, told, config), vocabulary, config)
@@ -127,11 +127,11 @@ def _validation_data(
     if isinstance(validation, ClipFiles):
         composed = ComposedFeatures(validation.generator(seed=0), VALIDATION_TIMELINES)
         return composed.annotations(VALIDATION_ANNOTATORS), composed
-    judged = told_in(validation, report)
+    judged = describe_data(validation, report)
     return judged, open_source(validation, judged, config)
 
 
-def told_in(files: DataFiles, report: Report) -> Annotations:
+def describe_data(files: DataFiles, report: Report) -> Annotations:
     """The annotations of a split, if they or the folders of the features tell it from others; else all, and a line."""
     told = read_annotations(files.annotations, split=files.split)
     if files.split is not None and not told.with_subsets and not _has_folder(files.features, files.split):

@@ -29,7 +29,7 @@ PARTS = ("total", "score", "offsets", "mask", "words", "gradient")
 
 
 @dataclass
-class Skips:
+class SkippedSteps:
     """How many steps of a run were skipped, and how many of them are the latest; a checkpoint keeps both."""
 
     count: int = 0
@@ -84,10 +84,10 @@ class Sums:
         return {name: value / steps.get(name, self.count) for name, value in self.values.items()}
 
 
-class Watch:
+class LossMonitor:
     """Holds the values of the last steps until they are on this side. `warn` is told of the first skipped step."""
 
-    def __init__(self, skips: Skips, warn: Callable[[str], None]) -> None:
+    def __init__(self, skips: SkippedSteps, warn: Callable[[str], None]) -> None:
         self.skips, self.warn = skips, warn
         self._pending: deque[_Pending] = deque()
 

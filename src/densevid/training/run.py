@@ -24,8 +24,8 @@ from densevid.training.data import ClipFiles, DataFiles, Prepared, Report, initi
 from densevid.training.distributed import Ranks, joined, local_rank, wait_for_all
 from densevid.training.rewards import reward_for
 from densevid.training.run_folder import RunFolder
-from densevid.training.train_state import Learner
-from densevid.training.trainer import RecordedLoop, Surroundings
+from densevid.training.train_state import TrainState
+from densevid.training.trainer import RecordedTrainer, RunContext
 from densevid.training.validation import require_judge
 
 MOST_RESIDENT = 2**31  # bytes of clips that go to a GPU unasked
@@ -67,7 +67,7 @@ def train(job: TrainingJob, report: Report = lambda line: None) -> Path:
     return RunFolder(job.out).model
 
 
-def assemble(job: TrainingJob, ranks: Ranks, device: torch.device, report: Report) -> RecordedLoop:
+def assemble(job: TrainingJob, ranks: Ranks, device: torch.device, report: Report) -> RecordedTrainer:
     """Open the data, make the learner or bring it to where a run stopped, and begin the run folder if it is new."""
     config, folder = job.config, RunFolder(job.out)
     begun = folder.begun(resume=job.resume) if ranks.leads else folder.config.exists()
@@ -86,8 +86,8 @@ def assemble(job: TrainingJob, ranks: Ranks, device: torch.device, report: Repor
         folder.begin(config, data.vocabulary, job.inputs, device=str(device), step=0)
     judged = None if data.validation is None else _loader(data.validation, job, ranks, device, shuffled=False)
     started_from = None if job.start_from is None else fingerprint(job.start_from / WEIGHTS)
-    around = Surroundings(data, judged, folder, ranks, report, job.limit_steps, started_from)
-    recorded = RecordedLoop(learner, loader, around)
+    around = RunContext(data, judged, folder, ranks, report, job.limit_steps, started_from)
+    recorded = RecordedTrainer(learner, loader, around)
     if begun:
         recorded.resume()
     if ranks.leads and begun:
@@ -126,10 +126,10 @@ def footage_stays(dataset: TimelineSamples, settings: TrainingConfig, device: to
 
     Loading processes then move rows in place of features. A disguise is put on features, so it needs them here.
     """
-    if settings.disguised:
+    if settings.channel_permuted:
         if settings.features_on_device:
-            other = "set training.features_on_device = false or training.disguised = 0"
-            raise InputError(f"training.features_on_device does not go with training.disguised; {other}")
+            other = "set training.features_on_device = false or training.channel_permuted = 0"
+            raise InputError(f"training.features_on_device does not go with training.channel_permuted; {other}")
         return False
     return settings.features_on_device or (device.type == "cuda" and dataset.generator.footage.nbytes <= MOST_RESIDENT)
 
@@ -143,12 +143,12 @@ def _loader(
     return Loader(dataset, plan, share, workers=job.workers, device=device, resident=settings.features_on_device)
 
 
-def _learner(job: TrainingJob, data: Prepared, steps: int, ranks: Ranks, device: torch.device) -> Learner:
+def _learner(job: TrainingJob, data: Prepared, steps: int, ranks: Ranks, device: torch.device) -> TrainState:
     """The same weights on every rank, then random numbers of each one's own."""
     config = job.config
     model = initial_model(config, data.vocabulary, job.start_from).to(device)
     reward = reward_for(config, data.training, data.vocabulary)
-    learner = Learner(model, config, config.training.epochs * steps, ranks=ranks, reward=reward)
+    learner = TrainState(model, config, config.training.epochs * steps, ranks=ranks, reward=reward)
     torch.manual_seed(hash((config.training.seed, 0, ranks.rank)) % 2**63)
     return learner
 

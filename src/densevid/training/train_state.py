@@ -27,7 +27,7 @@ class Position:
     sums: Sums = field(default_factory=Sums)
 
 
-class Learner:
+class TrainState:
     """All that changes while a model learns. `step` counts the batches it has learnt from."""
 
     def __init__(

@@ -25,9 +25,9 @@ from densevid.training import checkpointing
 from densevid.training.data import Prepared, Report
 from densevid.training.distributed import Ranks, wait_for_all
 from densevid.training.logging import Progress, Records, described, open_progress
-from densevid.training.loss_monitor import Skips, Sums, Watch
+from densevid.training.loss_monitor import LossMonitor, SkippedSteps, Sums
 from densevid.training.run_folder import RunFolder
-from densevid.training.train_state import Learner, Position
+from densevid.training.train_state import Position, TrainState
 from densevid.training.validation import Scored, validation_losses, validation_scores
 
 EpochReport = dict[str, float]
@@ -36,9 +36,9 @@ EpochReport = dict[str, float]
 class Loop:
     """The epochs of a run from a position on. What else happens is for `after_step`, `judge` and `after_epoch`."""
 
-    def __init__(self, learner: Learner, loader: Loader | TimelineLoader, position: Position | None = None) -> None:
+    def __init__(self, learner: TrainState, loader: Loader | TimelineLoader, position: Position | None = None) -> None:
         self.learner, self.loader, self.position = learner, loader, position or Position()
-        self.skips = Skips()
+        self.skips = SkippedSteps()
 
     def run(self) -> None:
         """Learn until the last epoch is done, or until `stopped`."""
@@ -60,7 +60,7 @@ class Loop:
 
     def _finish_epoch(self) -> bool:
         """The rest of the epoch; False if the run was stopped in it."""
-        position, watch = self.position, Watch(self.skips, self.warn)
+        position, watch = self.position, LossMonitor(self.skips, self.warn)
         self.learner.model.train()
         for batch in self.loader.batches(position.epoch, position.batch):
             values = self.learner.learn(batch, position.epoch)
@@ -114,7 +114,7 @@ class Loop:
 class _ReportingLoop(Loop):
     """Tells somebody about every epoch."""
 
-    def __init__(self, learner: Learner, loader: Loader, on_epoch: Callable[[int, EpochReport], None]) -> None:
+    def __init__(self, learner: TrainState, loader: Loader, on_epoch: Callable[[int, EpochReport], None]) -> None:
         super().__init__(learner, loader)
         self.on_epoch = on_epoch
 
@@ -130,7 +130,7 @@ def fit(
     on_epoch: Callable[[int, EpochReport], None] = lambda epoch, report: None,
 ) -> MaskedTransformer:
     """Train a model in memory, without a run folder."""
-    learner = Learner(model, config, config.training.epochs * loader.steps(0))
+    learner = TrainState(model, config, config.training.epochs * loader.steps(0))
     _ReportingLoop(learner, loader, on_epoch).run()
     if learner.average is not None:
         model.load_state_dict(learner.average.tensors)
@@ -141,7 +141,7 @@ LOG_EVERY = 10  # steps
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class RunContext:
     """What a run has around its loop: data, a loader of held-out data, a folder, the other ranks, somebody to tell."""
 
     data: Prepared
@@ -158,10 +158,10 @@ class Surroundings:
         return None if self.data.validation is None else self.data.validation.content
 
 
-class RecordedLoop(Loop):
+class RecordedTrainer(Loop):
     """A loop with a run folder. Every rank goes through the same motions; rank 0 writes."""
 
-    def __init__(self, learner: Learner, loader: Loader | TimelineLoader, around: Surroundings) -> None:
+    def __init__(self, learner: TrainState, loader: Loader | TimelineLoader, around: RunContext) -> None:
         super().__init__(learner, loader)
         self.around, self.folder, self.ranks, self.report = around, around.folder, around.ranks, around.report
         self.settings = learner.config.training
@@ -190,7 +190,7 @@ class RecordedLoop(Loop):
         self.position = checkpointing.restore(self.learner, tensors, state, rank=self.ranks.rank, seed=seed)
         self._known = self._first = self.learner.step
         self._recent = Sums(**state["recent"])
-        self.skips = Skips(**state.get("skips", {}))  # older checkpoints know of none
+        self.skips = SkippedSteps(**state.get("skips", {}))  # older checkpoints know of none
         epoch, epochs = self.position.epoch, self.settings.epochs
         reached = f"epoch {epoch + 1} of {epochs}" if epoch < epochs else "the end: all epochs are done"
         self.report(f"resumed at step {self.learner.step:,}, {reached}")

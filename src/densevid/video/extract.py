@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from densevid.errors import InputError
-from densevid.progress import Watch, unwatched
+from densevid.progress import ProgressCallback, no_progress
 from densevid.tracks import Clock, FeatureRecipe, FeatureTrack
 from densevid.video.backbones import DEFAULT, Backbone, Describe, Vectors, find_backbone
 from densevid.video.engines import Device
@@ -70,13 +70,13 @@ class Extractor:
     def _describe(self) -> Describe:
         return self.backbone.load(self._device)
 
-    def extract(self, path: Path | str, watch: Watch = unwatched) -> tuple[FeatureTrack, str | None]:
+    def extract(self, path: Path | str, on_progress: ProgressCallback = no_progress) -> tuple[FeatureTrack, str | None]:
         """The track of one file, and what could not be read of it."""
         times: list[float] = []
         with VideoSteps(path, self.sampling, decoder_threads=self.threads) as video:
             total = max(1.0, (video.declared or 0.0) / self.sampling.seconds_per_step)
-            steps = _watched(_remembering(video, times), lambda count: watch("decode", min(1.0, count / total)))
-            values = _joined(self._vectors(steps, lambda count: watch("features", min(1.0, count / total))))
+            steps = _watched(_remembering(video, times), lambda count: on_progress("decode", min(1.0, count / total)))
+            values = _joined(self._vectors(steps, lambda count: on_progress("features", min(1.0, count / total))))
             try:
                 clock = Clock.from_edges([*times, video.end])
                 track = FeatureTrack(values, clock, self.backbone.streams, self.recipe.id, video.end)

@@ -7,7 +7,7 @@ import pytest
 
 from densevid.evaluation.files import official_order
 from densevid.evaluation.metrics.meteor import Meteor
-from densevid.evaluation.metrics.text_pool import CaptionPool
+from densevid.evaluation.metrics.text_pool import CaptionIndex
 from densevid.evaluation.metrics.tokens import minds_what_follows, one_ascii_line, tokenise, words_before
 
 ENDINGS = [
@@ -37,7 +37,7 @@ def test_a_caption_that_minds_nothing_is_the_same_everywhere(sentence: str) -> N
 
 
 def test_the_pool_reads_captions_in_their_files() -> None:
-    pool = CaptionPool(Meteor(cache=False))
+    pool = CaptionIndex(Meteor(cache=False))
     raw = ["hello :-)", "a man walks.", "hello :-)", "hello :-)"]
     captions = pool.captions(raw)
     assert pool.order_matters

@@ -10,9 +10,9 @@ from densevid.data.annotations import Annotations
 from densevid.errors import InputError
 from densevid.events import Event
 from densevid.inference.fitting import actionness as fitting
-from densevid.inference.fitting.actionness import fit_happening
+from densevid.inference.fitting.actionness import fit_actionness
 from densevid.inference.fitting.logistic import logistic_fit
-from densevid.model.priors import Happening
+from densevid.model.priors import Actionness
 from helpers.made_source import Made
 
 STREAMS = (("seen", 3), ("moved", 2))
@@ -32,23 +32,23 @@ def data(videos: int = 30, seed: int = 0) -> tuple[Made, Annotations]:
     return Made(arrays, STREAMS), Annotations(events, {}, [])
 
 
-def logit(happening: Happening, values: Floats) -> float:
-    return float(happening.of_steps(values).mean())
+def logit(actionness: Actionness, values: Floats) -> float:
+    return float(actionness.of_steps(values).mean())
 
 
 def test_what_was_not_learnt_from_is_told_apart() -> None:
-    happening = fit_happening(*data())
-    assert happening is not None and happening.about["fitted"]["quiet"] == 10
+    actionness = fit_actionness(*data())
+    assert actionness is not None and actionness.about["fitted"]["quiet"] == 10
     source, told = data(300, seed=1)
-    right = [(logit(happening, source.arrays[video]) > 0) == bool(events) for video, events in told.events.items()]
+    right = [(logit(actionness, source.arrays[video]) > 0) == bool(events) for video, events in told.events.items()]
     assert np.mean(right) > 0.85, "a third is quiet"
-    assert happening.change_F[-1] > 0 < happening.value_F[0]
+    assert actionness.change_F[-1] > 0 < actionness.value_F[0]
 
 
 def test_the_fit_is_logistic_regression_on_spans() -> None:
     """Spans cut out one by one; scaled by stream, every video and both kinds count alike."""
     source, told = data()
-    happening = fit_happening(source, told)
+    actionness = fit_actionness(source, told)
     rows: list[Floats] = []
     right: list[float] = []
     share: list[float] = []
@@ -67,30 +67,30 @@ def test_the_fit_is_logistic_regression_on_spans() -> None:
     size = np.sqrt([(w @ centred[:, block] ** 2).mean() for block in np.split(np.arange(10), [3, 5, 8])])
     scaled = centred / size.repeat([3, 2, 3, 2])
     weights, bias = logistic_fit(scaled, y, w, fitting.RIDGE)
-    assert happening is not None
+    assert actionness is not None
     said = scaled @ weights + bias
-    found = x @ np.r_[happening.value_F, happening.change_F] + float(happening.bias)
+    found = x @ np.r_[actionness.value_F, actionness.change_F] + float(actionness.bias)
     np.testing.assert_allclose(found, said, atol=1e-4)
 
 
 def test_of_many_videos_few_spans_each_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fitting, "MOST_SPANS", 40)
-    happening = fit_happening(*data())
-    assert happening is not None and happening.about["fitted"] == {"videos": 30, "quiet": 10, "spans": 30}
+    actionness = fit_actionness(*data())
+    assert actionness is not None and actionness.about["fitted"] == {"videos": 30, "quiet": 10, "spans": 30}
 
 
 def test_only_what_is_told_of_a_video_happens() -> None:
     source, told = data()
     told.events["v1"][:] = [Event(0.0, 0.5, "the first step"), Event(400.0, 900.0, "long after its end")]
-    assert fit_happening(source, told) is not None
+    assert fit_actionness(source, told) is not None
 
 
 def test_what_cannot_be_fitted_is_said() -> None:
     source, told = data()
     everywhere = {video: events for video, events in told.events.items() if events}
-    assert fit_happening(source, Annotations(everywhere, {}, [])) is None
+    assert fit_actionness(source, Annotations(everywhere, {}, [])) is None
     with pytest.raises(InputError, match="what happens cannot be learnt"):
-        fit_happening(source, Annotations({video: [] for video in told.events}, {}, []))
+        fit_actionness(source, Annotations({video: [] for video in told.events}, {}, []))
     source.arrays["v3"][0, 1] = np.nan
     with pytest.raises(InputError, match="v3: its features hold NaN"):
-        fit_happening(source, told)
+        fit_actionness(source, told)

@@ -9,19 +9,19 @@ import torch
 from densevid.events import Event
 from densevid.inference.captioner import Captioner
 from densevid.inference.confidence import Calibration, Reliability
-from densevid.inference.fitting.calibration import Judged, _with_words, fit_calibration, judged_events
+from densevid.inference.fitting.calibration import HeldOut, _with_words, fit_calibration, held_out_events
 from densevid.inference.fitting.logistic import LogisticCurve
-from densevid.inference.long_video import Storyteller
+from densevid.inference.long_video import LongVideoCaptioner
 from densevid.inference.summary import SummaryRules
 from helpers.random_models import random_model, random_track
 
 
-def judged(count: int = 4_000, towards: float = 1.0) -> Judged:
+def judged(count: int = 4_000, towards: float = 1.0) -> HeldOut:
     """Events chosen for being right: P(right) = sigmoid(1.4 logit(confidence) + .8 - .5 log_probability)."""
     rng = np.random.default_rng(0)
     confidence, words = rng.normal(0, 2, count), rng.normal(-1, 0.4, count)
     probability = 1 / (1 + np.exp(-(towards * 1.4 * confidence + 0.8 - 0.5 * words)))
-    return Judged(
+    return HeldOut(
         {"confidence": confidence, "log_probability": words}, rng.random(count) < probability, np.zeros(count, bool)
     )
 
@@ -54,8 +54,8 @@ def test_what_people_read_is_as_often_right_as_it_says() -> None:
     fitted = fit_calibration(captioner, tracks, truth)
     again = Calibration.of_table(fitted.as_table())
     settings, window = captioner.config.inference, captioner.config.model.window
-    teller = Storyteller(captioner, summary=SummaryRules.of(settings, window, top=10), calibration=again)
-    told = judged_events(teller, list(tracks.values()), list(truth.values()))
+    teller = LongVideoCaptioner(captioner, summary=SummaryRules.of(settings, window, top=10), calibration=again)
+    told = held_out_events(teller, list(tracks.values()), list(truth.values()))
     said = again.event({name: torch.from_numpy(values) for name, values in told.columns.items()}).numpy()
     assert Reliability.of(said, told.right_N, bins=3).expected_error < 0.12
     assert said.mean() == pytest.approx(told.right_N.mean(), abs=0.05)
@@ -67,7 +67,7 @@ def test_whether_anything_happens_is_judged_by_what_is_right_and_by_quiet_videos
     quiet, right = rng.random(count) < 0.5, rng.random(count) < 0.4
     right &= ~quiet
     logit = np.where(right, 4.0, np.where(quiet, -1.0, -50.0)) + rng.logistic(size=count)
-    curve = Judged({"happening": logit}, right, quiet).happening_curve()
+    curve = HeldOut({"happening": logit}, right, quiet).happening_curve()
     assert curve is not None
     said = curve({"happening": torch.tensor([-1.0, 4.0])})
     assert said[0] < 0.1 and said[1] > 0.9
@@ -76,8 +76,8 @@ def test_whether_anything_happens_is_judged_by_what_is_right_and_by_quiet_videos
 
 
 def test_a_confidence_is_the_product_of_both() -> None:
-    proposal, happening = LogisticCurve(("logit",), (1.0,), 0.0), LogisticCurve(("happening",), (2.0,), -1.0)
-    both = Calibration(proposal, LogisticCurve(("confidence",), (1.0,), 0.0), happening)
+    proposal, actionness = LogisticCurve(("logit",), (1.0,), 0.0), LogisticCurve(("happening",), (2.0,), -1.0)
+    both = Calibration(proposal, LogisticCurve(("confidence",), (1.0,), 0.0), actionness)
     columns = {"logit": torch.linspace(-2, 2, 5), "happening": torch.linspace(3, -3, 5)}
     expected = columns["logit"].sigmoid() * (2 * columns["happening"] - 1).sigmoid()
     for calibration in (both, Calibration.of_table(both.as_table())):

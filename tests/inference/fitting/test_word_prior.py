@@ -14,7 +14,7 @@ from densevid.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from densevid.errors import InputError
 from densevid.events import Event
 from densevid.inference.fitting import word_prior as fitting
-from densevid.inference.fitting.word_prior import fit_expected_words
+from densevid.inference.fitting.word_prior import fit_word_prior
 from helpers.made_source import Made
 
 WORDS = ("dog", "cat", "runs", "sleeps", "a", "once")
@@ -79,7 +79,7 @@ def test_the_fit_is_ridge_regression_from_means_to_shares(
         return best_ridge
 
     monkeypatch.setattr(fitting, "_best_ridge", noted(fitting._best_ridge))
-    expected = fit_expected_words(data[0], data[1], vocabulary)
+    expected = fit_word_prior(data[0], data[1], vocabulary)
     x, y = examples(*data)
     count = len(x)
     said = (y > 0).sum(axis=0)
@@ -90,7 +90,7 @@ def test_the_fit_is_ridge_regression_from_means_to_shares(
     padded = np.vstack([centred, np.sqrt(chosen[0]) * np.eye(WIDTH)])
     weight = np.linalg.lstsq(padded, np.vstack([target, np.zeros((WIDTH, len(WORDS)))]), rcond=None)[0]
     np.testing.assert_allclose((expected.directions_FR @ expected.words_RV)[:, 4:], weight, rtol=1e-3, atol=1e-4)
-    np.testing.assert_allclose(expected.usual_F, x.mean(axis=0), rtol=1e-5)
+    np.testing.assert_allclose(expected.default_F, x.mean(axis=0), rtol=1e-5)
 
 
 def test_the_strength_of_the_ridge_is_that_of_generalised_cross_validation() -> None:
@@ -110,7 +110,7 @@ def test_the_strength_of_the_ridge_is_that_of_generalised_cross_validation() -> 
 
 
 def test_what_is_seen_makes_its_word_expected(data: tuple[Made, Annotations], vocabulary: Vocabulary) -> None:
-    expected = fit_expected_words(data[0], data[1], vocabulary)
+    expected = fit_word_prior(data[0], data[1], vocabulary)
     seen = torch.tensor([[8.0, 5, 0, 0, 0], [5.0, 8, 0, 0, 0]])[None]  # a cat that runs, a dog that sleeps
     sure = expected.of(seen, torch.tensor([2]), torch.eye(2), torch.zeros(2, dtype=torch.long))[:, 4:8]
     assert (sure > 0).tolist() == [[False, True, True, False], [True, False, False, True]]
@@ -119,25 +119,25 @@ def test_what_is_seen_makes_its_word_expected(data: tuple[Made, Annotations], vo
 def test_sums_in_batches_are_the_same(
     data: tuple[Made, Annotations], vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = fit_expected_words(data[0], data[1], vocabulary)
+    whole = fit_word_prior(data[0], data[1], vocabulary)
     monkeypatch.setattr(fitting, "EVENTS_AT_ONCE", 3)
-    parts = fit_expected_words(data[0], data[1], vocabulary)
+    parts = fit_word_prior(data[0], data[1], vocabulary)
     torch.testing.assert_close(parts.directions_FR @ parts.words_RV, whole.directions_FR @ whole.words_RV)
 
 
 def test_what_cannot_be_fitted_is_said(data: tuple[Made, Annotations], vocabulary: Vocabulary) -> None:
     source, told = data
     with pytest.raises(InputError, match="no video has both features and told events"):
-        fit_expected_words(Made({}, STREAMS), told, vocabulary)
+        fit_word_prior(Made({}, STREAMS), told, vocabulary)
     same = {video: np.ones_like(values) for video, values in source.arrays.items()}
     for arrays in (same, {video: 0 * values for video, values in same.items()}):
         with pytest.raises(InputError, match="the features of all 80 events are the same"):
-            fit_expected_words(Made(arrays, STREAMS), told, vocabulary)
+            fit_word_prior(Made(arrays, STREAMS), told, vocabulary)
     everywhere = {video: [Event(0.0, 2.0, "a dog")] for video in source.arrays}
     few = {video: events for video, events in told.events.items() if video == "v0"}
     for events in (everywhere, few):
         with pytest.raises(InputError, match="no word is said of 3 or more"):
-            fit_expected_words(source, Annotations(events, {}, []), vocabulary)
+            fit_word_prior(source, Annotations(events, {}, []), vocabulary)
     source.arrays["v3"][2, 1] = np.nan
     with pytest.raises(InputError, match="v3: its features hold NaN"):
-        fit_expected_words(source, told, vocabulary)
+        fit_word_prior(source, told, vocabulary)

@@ -25,7 +25,7 @@ from research.baselines.spans import (
     average_recall,
     change_points,
     change_strengths,
-    short_list_f1,
+    top_n_f1,
     whole_video,
 )
 
@@ -94,7 +94,7 @@ def test_the_f1_of_a_short_list_by_hand() -> None:
     predicted = [ScoredSpans(np.array([[0.0, 10], [30, 40], [0, 1]]), np.array([1, 0.5, 0.2]))]
     truth = [np.array([[0.0, 10], [0.0, 16], [50, 60]])]
     precision, recall = 10 / 20, (10 + 3) / 30
-    assert short_list_f1(predicted, truth, 2) == pytest.approx(2 * precision * recall / (precision + recall))
+    assert top_n_f1(predicted, truth, 2) == pytest.approx(2 * precision * recall / (precision + recall))
 
 
 def test_the_most_frequent_sentence_counts_without_letter_case() -> None:

@@ -31,7 +31,7 @@ from research.bundled_model import scores as bundled_scores
 from research.bundled_model import training as bundled_training
 from research.bundled_model.__main__ import MOST_BYTES, main
 from research.bundled_model.card import card_text
-from research.bundled_model.training import Copies, Lessons, Sitting
+from research.bundled_model.training import Copies, Stage, StageInputs
 from research.paper_tables.train_models import Machine
 
 MODEL = {"width": 16, "hidden": 16, "heads": 2, "layers": 1, "window": 200, "kernels": [4, 8, 16, 32]}
@@ -119,7 +119,7 @@ def run_all(folder: Path) -> Path:
     return folder
 
 
-def shortened(sitting: Sitting) -> Sitting:
+def shortened(sitting: Stage) -> Stage:
     return replace(sitting, settings=(*sitting.settings, *SHORT), copies=min(sitting.copies, 2))
 
 
@@ -168,9 +168,9 @@ def test_the_data_holds_training_clips_and_quiet_ones_and_no_others(made: Path) 
 
 def test_a_packed_model_is_half_precise_calibrated_and_has_a_card(made: Path) -> None:
     loaded = load_model(made / "model")
-    trained = load_model(made / "runs" / LAST / "model").expected_words
-    assert loaded.expected_words is not None and trained is not None, "fitted when training ends, and packed"
-    assert torch.equal(loaded.expected_words.words_RV, trained.words_RV.half().float())
+    trained = load_model(made / "runs" / LAST / "model").word_prior
+    assert loaded.word_prior is not None and trained is not None, "fitted when training ends, and packed"
+    assert torch.equal(loaded.word_prior.words_RV, trained.words_RV.half().float())
     assert loaded.calibration is not None and loaded.calibration["fitted"]["videos"] >= 3 + 6
     sizes = [
         (folder / "weights.safetensors").stat().st_size for folder in (made / "model", made / "runs" / LAST / "model")
@@ -235,9 +235,9 @@ def test_copies_that_learnt_on_become_their_mean(made: Path) -> None:
 
 
 def test_a_copy_that_fails_in_its_process_is_one_line(tmp_path: Path) -> None:
-    missing = Lessons(tmp_path / "missing", "train", tmp_path / "runs", "bundled", Machine("cpu", parallel=2))
+    missing = StageInputs(tmp_path / "missing", "train", tmp_path / "runs", "bundled", Machine("cpu", parallel=2))
     with pytest.raises(InputError, match=r"again-\d: .*missing") as error:
-        Copies(missing, Sitting("again", (), copies=2), start=None).learn()
+        Copies(missing, Stage("again", (), copies=2), start=None).learn()
     assert "\n" not in str(error.value)
     with pytest.raises(InputError, match="at least 1"):
         step("train", data=tmp_path, out=tmp_path / "runs", parallel=0)

@@ -11,40 +11,40 @@ import pytest
 
 from densevid.video.composition import pictures
 from helpers.made_videos import constant, make_video
-from research.bundled_model.no_event_videos import HEIGHT, KINDS, RATES, WIDTH, QuietVideo, write_quiet_videos
+from research.bundled_model.no_event_videos import HEIGHT, KINDS, RATES, WIDTH, NoEventVideo, write_no_event_videos
 
 
 @pytest.fixture(scope="module")
-def drawn(tmp_path_factory: pytest.TempPathFactory) -> list[QuietVideo]:
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> list[NoEventVideo]:
     folder = tmp_path_factory.mktemp("quiet")
     photographs = [make_video(folder / f"clip{n}.mp4", constant(3.0)) for n in range(2)]
-    return write_quiet_videos(folder / "videos", photographs, each=1, seed=5, seconds=7.0)
+    return write_no_event_videos(folder / "videos", photographs, each=1, seed=5, seconds=7.0)
 
 
-def form(video: QuietVideo) -> tuple[int, int]:
+def form(video: NoEventVideo) -> tuple[int, int]:
     """Pictures a second, and how wide they are."""
     with av.open(str(video.file)) as container:
         stream = container.streams.video[0]
         return int(stream.average_rate or 0), stream.width
 
 
-def shown(video: QuietVideo) -> np.ndarray:
+def shown(video: NoEventVideo) -> np.ndarray:
     rate, _ = form(video)
     return np.stack([picture[:HEIGHT] for picture in pictures(video.file, rate, (WIDTH, HEIGHT))]).astype(float)
 
 
-def test_they_have_many_rates_and_sizes(drawn: list[QuietVideo]) -> None:
+def test_they_have_many_rates_and_sizes(drawn: list[NoEventVideo]) -> None:
     rates, widths = zip(*map(form, drawn), strict=True)
     assert set(rates) <= set(RATES) and len(set(rates)) > 2 and len(set(widths)) > 1
 
 
-def test_every_kind_is_drawn_as_often_as_asked(drawn: list[QuietVideo]) -> None:
+def test_every_kind_is_drawn_as_often_as_asked(drawn: list[NoEventVideo]) -> None:
     assert [video.kind for video in drawn] == list(KINDS)
     assert len({video.file.name for video in drawn}) == len(drawn)
     assert all((video.photograph is not None) == (video.kind == "still") for video in drawn)
 
 
-def test_they_show_what_they_are_called(drawn: list[QuietVideo]) -> None:
+def test_they_show_what_they_are_called(drawn: list[NoEventVideo]) -> None:
     for video in drawn:
         light_THW = shown(video)
         assert len(light_THW) == 7 * form(video)[0]
@@ -83,7 +83,7 @@ def test_a_colour_stays_or_pulses() -> None:
     assert 0 < sum(min(each) < 0.9 * each[0] for each in light) < 12
 
 
-def test_a_photograph_may_have_margins(drawn: list[QuietVideo]) -> None:
+def test_a_photograph_may_have_margins(drawn: list[NoEventVideo]) -> None:
     photograph = next(video.photograph for video in drawn if video.photograph is not None)
     stills = [next(KINDS["still"](np.random.default_rng(seed), photograph, 10)) for seed in range(40)]
     dark = [min(picture[:5].mean(), picture[:, :5].mean()) < 8 for picture in stills]  # but for grain
@@ -96,13 +96,13 @@ def test_noise_has_one_middle_whatever_its_grain() -> None:
         assert np.std(light) < 12 and 20 < np.mean(light) < 235
 
 
-def test_the_same_seed_draws_the_same_and_another_does_not(drawn: list[QuietVideo], tmp_path: Path) -> None:
+def test_the_same_seed_draws_the_same_and_another_does_not(drawn: list[NoEventVideo], tmp_path: Path) -> None:
     photographs = [drawn[0].file, drawn[1].file]
-    again, other = (write_quiet_videos(tmp_path / str(seed), photographs, 1, seed, 1.0) for seed in (5, 6))
+    again, other = (write_no_event_videos(tmp_path / str(seed), photographs, 1, seed, 1.0) for seed in (5, 6))
     slides = [next(video for video in videos if video.kind == "slides") for videos in (drawn, again, other)]
     first = [shown(video)[0] for video in slides]
     np.testing.assert_allclose(first[0], first[1], atol=3)
     assert np.abs(first[0] - first[2]).mean() > 3
     before = [video.file.stat().st_mtime_ns for video in again]
-    write_quiet_videos(tmp_path / "5", photographs, 1, 5, 1.0)
+    write_no_event_videos(tmp_path / "5", photographs, 1, 5, 1.0)
     assert [video.file.stat().st_mtime_ns for video in again] == before, "what is there stays"

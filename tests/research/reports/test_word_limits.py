@@ -12,12 +12,12 @@ from helpers.clip_collections import write_collection
 from research.reports.word_limits import (
     RIDGES,
     best_ridge,
-    foretell,
     frequent_words,
     gaussian,
     judged,
     linear,
     main,
+    predict,
     readers,
     share_table,
 )
@@ -28,7 +28,7 @@ def test_every_ridge_is_solved_as_by_itself() -> None:
     learnt, asked, shares = rng.normal(size=(12, 5)), rng.normal(size=(4, 5)), rng.random((12, 3))
     for kernel in (linear, lambda first, second: gaussian(first, second, 0.5)):
         inner, outer = kernel(learnt, learnt), kernel(asked, learnt)
-        for ridge, ours in zip(RIDGES, foretell(inner, outer, shares, RIDGES), strict=True):
+        for ridge, ours in zip(RIDGES, predict(inner, outer, shares, RIDGES), strict=True):
             plain = inner + ridge * np.trace(inner) / 12 * np.eye(12)
             want = outer @ np.linalg.solve(plain, shares - shares.mean(0)) + shares.mean(0)
             np.testing.assert_allclose(ours, want, atol=1e-6)

@@ -17,7 +17,7 @@ from densevid.evaluation.metrics.cider import Cider, cider_of_items, mean_over_r
 from densevid.evaluation.metrics.meteor import corpus_scores, summable
 from densevid.evaluation.metrics.ngrams import Items, sums_by_group
 from densevid.evaluation.metrics.rouge import rouge_scores
-from densevid.evaluation.metrics.text_pool import TextPool
+from densevid.evaluation.metrics.text_pool import TextIndex
 
 TEXT_METRICS = ("METEOR", *bleu.NAMES, "ROUGE_L", "CIDEr")
 _BLEU = STATISTICS
@@ -46,7 +46,7 @@ class ItemScores:
         return sums_by_group(self.item_sums(active_I), self.group_I[active_I], groups)
 
 
-def item_scores(pool: TextPool, items: Items, group_I: Integers) -> ItemScores:
+def item_scores(pool: TextIndex, items: Items, group_I: Integers) -> ItemScores:
     """Score items once; CIDEr's documents are the references of the items of the same group."""
     pool.begin_meteor(items)
     sums_IS = np.ones((len(group_I), SUMS))

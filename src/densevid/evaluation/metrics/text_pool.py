@@ -1,7 +1,7 @@
 """Distinct texts by number: their n-grams, and METEOR of their pairs, each asked once.
 
-`TextPool` holds texts that are words already (paragraphs); `CaptionPool` tokenises raw captions first, for captioning,
-SODA and segments.
+`TextIndex` holds texts that are words already (paragraphs); `CaptionIndex` tokenises raw captions first,
+for captioning, SODA and segments.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from densevid.evaluation.metrics.ngrams import Items, Sentences, index_sentences
 from densevid.evaluation.metrics.tokens import LINES_SEEN_AHEAD, minds_what_follows, tokenise, words_before
 
 
-class TextPool:
+class TextIndex:
     """Tokenised texts by number."""
 
     def __init__(self, meteor: Meteor) -> None:
@@ -70,7 +70,7 @@ class TextPool:
         return self._text[text]
 
 
-class CaptionPool(TextPool):
+class CaptionIndex(TextIndex):
     """Raw captions by number too, each tokenised once."""
 
     def __init__(self, meteor: Meteor) -> None:

@@ -18,11 +18,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from densevid.evaluation.files import Booleans, Floats, Integers, Rows, official_order, position_in, union_of_videos
+from densevid.evaluation.files import (
+    Booleans,
+    EventTable,
+    Floats,
+    Integers,
+    official_order,
+    position_in,
+    union_of_videos,
+)
 from densevid.evaluation.metrics.corpus import TEXT_METRICS, group_scores, item_scores
 from densevid.evaluation.metrics.ngrams import Items
 from densevid.evaluation.metrics.overlap import interval_iou, pairs_within_videos
-from densevid.evaluation.metrics.text_pool import CaptionPool
+from densevid.evaluation.metrics.text_pool import CaptionIndex
 
 PROTOCOLS = ("2017", "2018", "2021")
 TIOUS = (0.3, 0.5, 0.7, 0.9)
@@ -74,7 +82,7 @@ class _Candidates:
     reference_I: Integers
     active_TI: Booleans
 
-    def as_items(self, pool: CaptionPool) -> tuple[Integers, Items, Booleans]:
+    def as_items(self, pool: CaptionIndex) -> tuple[Integers, Items, Booleans]:
         """Tokenised pairs: (video, items, tIoU x item). The evaluators tokenise all pairs of a tIoU as one file, so a
         pair whose words depend on its neighbours there becomes one item for each wording."""
         tiou_N, pair_N = np.nonzero(self.active_TI)
@@ -87,7 +95,9 @@ class _Candidates:
         return self.video_I[pair_N[first]], Items.single(left_N[first], right_N[first]), active_TI
 
 
-def score_captioning(predictions: Rows, references: Sequence[Rows], pool: CaptionPool, protocol: str) -> Captioning:
+def score_captioning(
+    predictions: EventTable, references: Sequence[EventTable], pool: CaptionIndex, protocol: str
+) -> Captioning:
     """Score predictions in file order, at most 1,000 a video, against all reference files."""
     matches = _match(predictions, references, pool)
     garbage = int(pool.captions([garbage_sentence(protocol)])[0])
@@ -96,7 +106,7 @@ def score_captioning(predictions: Rows, references: Sequence[Rows], pool: Captio
     return Captioning(protocol, matches.videos, {name: values[name] for name in METRICS})
 
 
-def scored_videos(references: Sequence[Rows], pool: CaptionPool) -> list[str]:
+def scored_videos(references: Sequence[EventTable], pool: CaptionIndex) -> list[str]:
     """Every video of any reference file, in the evaluators' order where that can change a word."""
     return official_order([rows.videos for rows in references]) if pool.order_matters else union_of_videos(references)
 
@@ -115,7 +125,7 @@ def with_f1(scores: dict[str, float]) -> dict[str, float]:
     return scores | {"F1": 2 * scores["Precision"] * scores["Recall"] / total if total else 0.0}
 
 
-def _match(predictions: Rows, references: Sequence[Rows], pool: CaptionPool) -> _Matches:
+def _match(predictions: EventTable, references: Sequence[EventTable], pool: CaptionIndex) -> _Matches:
     caption_E = pool.captions(predictions.sentences)
     caption_R = pool.captions([sentence for rows in references for sentence in rows.sentences])
     videos = scored_videos(references, pool)
@@ -148,7 +158,7 @@ def _pair_up(matches: _Matches, garbage: int, protocol: str) -> _Candidates:
     return _Candidates(video_I, caption_I, reference_I[order], active_TI[:, order])
 
 
-def _text_values(pairs: _Candidates, videos: int, pool: CaptionPool) -> dict[str, Floats]:
+def _text_values(pairs: _Candidates, videos: int, pool: CaptionIndex) -> dict[str, Floats]:
     """Each pair is scored once; a tIoU only chooses which to sum."""
     video_I, items, active_TI = pairs.as_items(pool)
     scored = item_scores(pool, items, video_I)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from densevid.evaluation.files import Floats, Integers, Rows, position_in, union_of_videos
+from densevid.evaluation.files import EventTable, Floats, Integers, position_in, union_of_videos
 from densevid.evaluation.metrics.overlap import pairs_within_videos
 
 TIOUS = np.linspace(0.5, 0.95, 10)
@@ -54,7 +54,9 @@ class Proposals:
         return {f"{tiou:g}": float(row[-1]) for tiou, row in zip(TIOUS, self.recall_TJ, strict=True)}
 
 
-def score_proposals(predictions: Rows, references: Sequence[Rows], most: float | None = MOST_ON_AVERAGE) -> Proposals:
+def score_proposals(
+    predictions: EventTable, references: Sequence[EventTable], most: float | None = MOST_ON_AVERAGE
+) -> Proposals:
     """Score proposals against the events of these reference files, pooled; `most` None allows as many as there are."""
     pooled = [rows.without_empty_videos() for rows in references]
     videos = union_of_videos(pooled)
@@ -86,7 +88,7 @@ class _Ranked:
     length_V: Integers
 
 
-def _ranked(predictions: Rows, videos: Sequence[str], most: float) -> _Ranked:
+def _ranked(predictions: EventTable, videos: Sequence[str], most: float) -> _Ranked:
     """Best score first; of equal scores the later in the file, as the release's reversed sort leaves short lists."""
     video_E = position_in(videos, predictions)
     order = np.lexsort((np.arange(len(video_E))[::-1], -predictions.scores_E, video_E))

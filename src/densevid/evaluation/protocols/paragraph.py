@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from densevid.errors import InputError
-from densevid.evaluation.files import Floats, Rows, load
+from densevid.evaluation.files import EventTable, Floats, load
 from densevid.evaluation.metrics.corpus import group_scores, item_scores
 from densevid.evaluation.metrics.meteor import Meteor
 from densevid.evaluation.metrics.ngrams import Items
-from densevid.evaluation.metrics.text_pool import TextPool
+from densevid.evaluation.metrics.text_pool import TextIndex
 
 _NOT_LETTERS = re.compile("[^a-zA-Z]+")
 _BETWEEN_SENTENCES = ". "
@@ -57,7 +57,7 @@ class ParagraphTask:
 
     videos: list[str]
     items: Items
-    pool: TextPool
+    pool: TextIndex
 
     def finish(self) -> Paragraphs:
         """Score them."""
@@ -69,7 +69,7 @@ def begin_paragraphs(
     predictions: Mapping[str, str], references: Sequence[Mapping[str, str]], meteor: Meteor
 ) -> ParagraphTask:
     """Start to score one paragraph a video against the paragraphs of every reference file that has the video."""
-    pool = TextPool(meteor)
+    pool = TextIndex(meteor)
     videos = list(dict.fromkeys(video for file in references for video in file))
     told = [(place, file[video]) for place, video in enumerate(videos) for file in references if video in file]
     hypothesis_V = pool.numbers([paragraph_words(predictions.get(video, "")) for video in videos])
@@ -79,7 +79,7 @@ def begin_paragraphs(
     return ParagraphTask(videos, items, pool)
 
 
-def paragraphs_of(rows: Rows) -> dict[str, str]:
+def paragraphs_of(rows: EventTable) -> dict[str, str]:
     """The sentences of each video of a file, joined."""
     joined: dict[str, list[str]] = {video: [] for video in rows.videos}
     for video, sentence in zip(rows.video_E.tolist(), rows.sentences, strict=True):

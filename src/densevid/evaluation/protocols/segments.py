@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from densevid.evaluation.files import Floats, Integers, Rows, position_in, union_of_videos
+from densevid.evaluation.files import EventTable, Floats, Integers, position_in, union_of_videos
 from densevid.evaluation.metrics.corpus import TEXT_METRICS, group_scores, item_scores
 from densevid.evaluation.metrics.ngrams import Items, sums_by_group
-from densevid.evaluation.metrics.text_pool import CaptionPool
+from densevid.evaluation.metrics.text_pool import CaptionIndex
 
 MILLISECONDS = 1000
 
@@ -43,7 +43,7 @@ class Segments:
         return _first({name: values.mean(keepdims=True) for name, values in group_scores(self.macro_VS).items()})
 
 
-def score_segments(predictions: Rows, references: Sequence[Rows], pool: CaptionPool) -> Segments:
+def score_segments(predictions: EventTable, references: Sequence[EventTable], pool: CaptionIndex) -> Segments:
     """Score the first prediction of each reference segment against all its references."""
     kept = [rows.without_empty_videos() for rows in references]
     videos = union_of_videos(kept)
@@ -64,7 +64,7 @@ def score_segments(predictions: Rows, references: Sequence[Rows], pool: CaptionP
     return Segments(videos, sums(np.zeros_like(video_I)), sums(video_I), *counts)
 
 
-def predictions_on_segments(predictions: Rows, references: Sequence[Rows]) -> bool:
+def predictions_on_segments(predictions: EventTable, references: Sequence[EventTable]) -> bool:
     """Whether there are predictions and each has the times of some reference event of its video."""
     videos = union_of_videos(references)
     offered = np.column_stack([position_in(videos, predictions), _times(predictions)])
@@ -74,11 +74,11 @@ def predictions_on_segments(predictions: Rows, references: Sequence[Rows]) -> bo
     return len(offered) > 0 and all(tuple(row) in segments for row in offered.tolist())
 
 
-def _times(rows: Rows) -> Floats:
+def _times(rows: EventTable) -> Floats:
     return np.rint(np.clip(rows.intervals_E2, -1e300, 1e300) * MILLISECONDS)
 
 
-def _first_predictions(predictions: Rows, videos: Sequence[str], segment_key: Floats) -> Integers:
+def _first_predictions(predictions: EventTable, videos: Sequence[str], segment_key: Floats) -> Integers:
     """For each segment the first predicted event with its video and times, or -1."""
     offered = np.column_stack([position_in(videos, predictions), _times(predictions)])
     first: dict[tuple[float, ...], int] = {}
@@ -88,7 +88,11 @@ def _first_predictions(predictions: Rows, videos: Sequence[str], segment_key: Fl
 
 
 def _items(
-    predictions: Rows, references: Sequence[Rows], segment_R: Integers, event_I: Integers, pool: CaptionPool
+    predictions: EventTable,
+    references: Sequence[EventTable],
+    segment_R: Integers,
+    event_I: Integers,
+    pool: CaptionIndex,
 ) -> Items:
     raw = [predictions.sentences[event] if event >= 0 else "" for event in event_I.tolist()]
     hypothesis_I = _texts(raw, pool)
@@ -97,7 +101,7 @@ def _items(
     return Items(hypothesis_I, segment_R[order], text_R[order])
 
 
-def _texts(raw: Sequence[str], pool: CaptionPool) -> Integers:
+def _texts(raw: Sequence[str], pool: CaptionIndex) -> Integers:
     captions = pool.captions(raw)
     return pool.in_files(captions, np.zeros_like(captions))
 

@@ -18,12 +18,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from densevid.evaluation.files import Booleans, Floats, Integers, Rows, official_order, position_in, union_of_videos
+from densevid.evaluation.files import (
+    Booleans,
+    EventTable,
+    Floats,
+    Integers,
+    official_order,
+    position_in,
+    union_of_videos,
+)
 from densevid.evaluation.metrics.cider import Cider, Documents
 from densevid.evaluation.metrics.meteor import segment_scores
 from densevid.evaluation.metrics.ngrams import Items
 from densevid.evaluation.metrics.overlap import interval_iou, pairs_within_videos
-from densevid.evaluation.metrics.text_pool import CaptionPool
+from densevid.evaluation.metrics.text_pool import CaptionIndex
 from densevid.evaluation.protocols.captioning import TIOUS
 from densevid.evaluation.protocols.soda_alignment import Problems, Solution
 
@@ -84,7 +92,7 @@ class _Pairs:
             self.golds.text_N[self.gold_N[wanted_N]], self.predicted.text_N[self.prediction_N[wanted_N]]
         )
 
-    def text(self, wanted_N: Booleans, metric: str, pool: CaptionPool) -> Floats:
+    def text(self, wanted_N: Booleans, metric: str, pool: CaptionIndex) -> Floats:
         """METEOR or CIDEr of the pairs, 0 where not wanted."""
         items = self.items(wanted_N)
         text_N = np.zeros(len(wanted_N))
@@ -115,7 +123,7 @@ class SodaTask:
         """The pairs whose text can matter."""
         return self.pairs.items(self.wanted_N)
 
-    def finish(self, pool: CaptionPool, metric: str = "METEOR", types: Sequence[str] = TYPES) -> Soda:
+    def finish(self, pool: CaptionIndex, metric: str = "METEOR", types: Sequence[str] = TYPES) -> Soda:
         """Score with the text of the pairs."""
         text_N = self.pairs.text(self.wanted_N, metric, pool)
         scores = {}
@@ -135,7 +143,7 @@ class SodaTask:
         return np.array(sums, dtype=np.float64)
 
 
-def begin_soda(predictions: Rows, references: Sequence[Rows], pool: CaptionPool) -> SodaTask:
+def begin_soda(predictions: EventTable, references: Sequence[EventTable], pool: CaptionIndex) -> SodaTask:
     """Match on IoU, and choose the pairs whose text can matter: those that overlap or are matched."""
     videos = _shared_videos(predictions, references, pool)
     golds, predicted = _gold_lists(videos, references, pool), _timeline(videos, [predictions], pool)
@@ -151,9 +159,9 @@ def begin_soda(predictions: Rows, references: Sequence[Rows], pool: CaptionPool)
 
 
 def score_soda(
-    predictions: Rows,
-    references: Sequence[Rows],
-    pool: CaptionPool,
+    predictions: EventTable,
+    references: Sequence[EventTable],
+    pool: CaptionIndex,
     metric: str = "METEOR",
     types: Sequence[str] = TYPES,
 ) -> Soda:
@@ -161,7 +169,7 @@ def score_soda(
     return begin_soda(predictions, references, pool).finish(pool, metric, types)
 
 
-def _shared_videos(predictions: Rows, references: Sequence[Rows], pool: CaptionPool) -> list[str]:
+def _shared_videos(predictions: EventTable, references: Sequence[EventTable], pool: CaptionIndex) -> list[str]:
     """Videos of both sides, in the evaluator's order where that can change a word."""
     pool.captions([sentence for rows in (predictions, *references) for sentence in rows.sentences])
     if pool.order_matters:
@@ -170,7 +178,9 @@ def _shared_videos(predictions: Rows, references: Sequence[Rows], pool: CaptionP
     return [video for video in union_of_videos(references) if video in known]
 
 
-def _timeline(videos: Sequence[str], files: Sequence[Rows], pool: CaptionPool, *, by_time: bool = True) -> _Timeline:
+def _timeline(
+    videos: Sequence[str], files: Sequence[EventTable], pool: CaptionIndex, *, by_time: bool = True
+) -> _Timeline:
     """Events video after video, by start (equal starts in file order) or as the file has them."""
     video_E = np.concatenate([position_in(videos, rows) for rows in files])
     interval_E2 = np.concatenate([rows.intervals_E2 for rows in files])
@@ -180,7 +190,7 @@ def _timeline(videos: Sequence[str], files: Sequence[Rows], pool: CaptionPool, *
     return _Timeline(video_E[order], interval_E2[order], pool.in_files(caption_E[order], np.zeros_like(order)))
 
 
-def _gold_lists(videos: Sequence[str], references: Sequence[Rows], pool: CaptionPool) -> _Timeline:
+def _gold_lists(videos: Sequence[str], references: Sequence[EventTable], pool: CaptionIndex) -> _Timeline:
     """(1 + 2 F) x V lists: all files pooled; each file alone, for `per_reference`; each file as it is, for `multi`.
 
     The evaluator does not sort when it is given several references, so `multi` matches events in file order.

@@ -15,7 +15,7 @@ from densevid.data.annotations import Annotations
 from densevid.data.sources import FeatureSource
 from densevid.errors import InputError
 from densevid.inference.fitting.logistic import logistic_fit
-from densevid.model.priors import Happening, changes
+from densevid.model.priors import Actionness, changes
 from densevid.tracks import FeatureTrack
 
 SPAN, STRIDE = 6, 3  # steps of what is told apart, and from the beginning of one to that of the next
@@ -24,7 +24,7 @@ RIDGE = 0.08  # docs/bundled.md has what others are worth on held-out clips
 Floats = npt.NDArray[np.float64]
 
 
-def fit_happening(source: FeatureSource, told: Annotations, ridge: float = RIDGE) -> Happening | None:
+def fit_actionness(source: FeatureSource, told: Annotations, ridge: float = RIDGE) -> Actionness | None:
     """The fit on all videos that have features; none if there is something to tell of each of them."""
     videos = [video for video in told.events if video in source]
     happens_V = np.array([bool(told.events[video]) for video in videos], dtype=np.float64)
@@ -39,7 +39,7 @@ def fit_happening(source: FeatureSource, told: Annotations, ridge: float = RIDGE
     weights_C, bias = _fitted(values_NC, happens_N, share_N, [width for _, width in source.streams], ridge)
     about = {"fitted": {"videos": len(videos), "quiet": int((1 - happens_V).sum()), "spans": len(values_NC)}}
     value_F, change_F, bias_1 = (torch.from_numpy(part).float() for part in (*np.split(weights_C, 2), np.array([bias])))
-    return Happening(value_F, change_F, bias_1, about=about)
+    return Actionness(value_F, change_F, bias_1, about=about)
 
 
 def _fitted(

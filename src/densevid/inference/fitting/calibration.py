@@ -21,11 +21,11 @@ from torch import Tensor
 
 from densevid.errors import InputError
 from densevid.events import Event
-from densevid.inference.batches import ReadVideos
+from densevid.inference.batches import ModelInputs
 from densevid.inference.captioner import Captioner
 from densevid.inference.confidence import HAPPENING, RIGHT_IOU, STIR, Calibration, event_columns, proposal_columns
 from densevid.inference.fitting.logistic import LogisticCurve
-from densevid.inference.long_video import Storyteller, in_batches
+from densevid.inference.long_video import LongVideoCaptioner, in_batches
 from densevid.inference.nms import WHOLE_VIDEO, Selection
 from densevid.inference.summary import SummaryRules
 from densevid.intervals import temporal_iou
@@ -36,7 +36,7 @@ Truth = Mapping[str, Sequence[Event]]
 
 
 @dataclass(frozen=True)
-class Judged:
+class HeldOut:
     """What events were judged by, column by column, which of them were right, and which are of videos without any."""
 
     columns: dict[str, npt.NDArray[np.float64]]
@@ -47,12 +47,12 @@ class Judged:
         """The curve of these events."""
         return LogisticCurve.fit(self.columns, self.right_N)
 
-    def where(self, these_N: npt.NDArray[np.bool_]) -> Judged:
+    def where(self, these_N: npt.NDArray[np.bool_]) -> HeldOut:
         """Some of them."""
         columns = {name: values[these_N] for name, values in self.columns.items()}
-        return Judged(columns, self.right_N[these_N], self.quiet_N[these_N])
+        return HeldOut(columns, self.right_N[these_N], self.quiet_N[these_N])
 
-    def without(self, name: str) -> Judged:
+    def without(self, name: str) -> HeldOut:
         """The same, not judged by one of the columns."""
         return replace(self, columns={other: self.columns[other] for other in self.columns if other != name})
 
@@ -75,21 +75,21 @@ def fit_calibration(captioner: Captioner, tracks: Mapping[str, FeatureTrack], tr
     videos = [video for video in tracks if video in truth]
     if not any(truth[video] for video in videos):
         raise InputError("no video has both features and true events; are the ids written the same way?")
-    proposed = judged_proposals(captioner, [tracks[video] for video in videos], [truth[video] for video in videos])
+    proposed = held_out_proposals(captioner, [tracks[video] for video in videos], [truth[video] for video in videos])
     first = _before_words(proposed)
     counts = {"videos": len(videos), "quiet": sum(not truth[video] for video in videos)}
-    if first.happening is not None:
+    if first.actionness is not None:
         videos = [video for video in videos if truth[video]]
     settings = captioner.config.inference
     rules = SummaryRules.of(settings, captioner.config.model.window, top=settings.summary_events)
-    teller = Storyteller(captioner, summary=rules, calibration=first)
-    told = judged_events(teller, [tracks[video] for video in videos], [truth[video] for video in videos])
+    teller = LongVideoCaptioner(captioner, summary=rules, calibration=first)
+    told = held_out_events(teller, [tracks[video] for video in videos], [truth[video] for video in videos])
     counts |= {"proposals": len(proposed.right_N), "events": len(told.right_N)}
     proposal, event = _with_words(first.proposal, told)
     return replace(first, proposal=proposal, event=event, fitted={**counts, "iou": RIGHT_IOU})
 
 
-def _before_words(proposed: Judged) -> Calibration:
+def _before_words(proposed: HeldOut) -> Calibration:
     """What is known before a word is said."""
     if HAPPENING not in proposed.columns:
         return Calibration(proposed.curve(), AS_IT_IS)
@@ -97,7 +97,7 @@ def _before_words(proposed: Judged) -> Calibration:
     return Calibration(lively.curve(), AS_IT_IS, proposed.happening_curve())
 
 
-def _with_words(proposal: LogisticCurve, told: Judged) -> tuple[LogisticCurve, LogisticCurve]:
+def _with_words(proposal: LogisticCurve, told: HeldOut) -> tuple[LogisticCurve, LogisticCurve]:
     """Of proposals and of events, the first as sure as the second is of a sentence as sure of its words as most."""
     event = told.curve()
     factor, words = event.weights
@@ -107,7 +107,9 @@ def _with_words(proposal: LogisticCurve, told: Judged) -> tuple[LogisticCurve, L
     return proposal.stretched(factor, event.bias + shift), replace(event, weights=(1.0, words), bias=-shift)
 
 
-def judged_proposals(captioner: Captioner, tracks: Sequence[FeatureTrack], truth: Sequence[Sequence[Event]]) -> Judged:
+def held_out_proposals(
+    captioner: Captioner, tracks: Sequence[FeatureTrack], truth: Sequence[Sequence[Event]]
+) -> HeldOut:
     """All that is proposed in the first window of each video; nothing is captioned.
 
     Only videos without events can teach what it means that nothing happens: without them it is not asked. A model that
@@ -118,7 +120,7 @@ def judged_proposals(captioner: Captioner, tracks: Sequence[FeatureTrack], truth
     right: list[Tensor] = []
     quiet: list[bool] = []
 
-    def look(selection: Selection, read: ReadVideos) -> Selection:
+    def look(selection: Selection, read: ModelInputs) -> Selection:
         kept_BK = selection.kept_BK & (selection.anchor_BK != WHOLE_VIDEO)
         found = proposal_columns(replace(selection, kept_BK=kept_BK), read)
         columns.append({name: values[kept_BK].cpu() for name, values in found.items()})
@@ -127,13 +129,15 @@ def judged_proposals(captioner: Captioner, tracks: Sequence[FeatureTrack], truth
             quiet.extend([not events] * len(right[-1]))
         return replace(selection, kept_BK=torch.zeros_like(kept_BK))
 
-    asked = [HAPPENING if captioner.happening is not None else STIR] if any(not events for events in truth) else []
+    asked = [HAPPENING if captioner.actionness is not None else STIR] if any(not events for events in truth) else []
     deque(in_batches(captioner, tracks, look, asked=asked), maxlen=0)
     joined = {name: torch.cat([part[name] for part in columns]).double().numpy() for name in columns[0]}
-    return Judged(joined, torch.cat(right).numpy(), np.array(quiet, dtype=np.bool_))
+    return HeldOut(joined, torch.cat(right).numpy(), np.array(quiet, dtype=np.bool_))
 
 
-def judged_events(teller: Storyteller, tracks: Sequence[FeatureTrack], truth: Sequence[Sequence[Event]]) -> Judged:
+def held_out_events(
+    teller: LongVideoCaptioner, tracks: Sequence[FeatureTrack], truth: Sequence[Sequence[Event]]
+) -> HeldOut:
     """All that a teller's stories hold."""
     told = list(teller.told(tracks))
     score, words = (
@@ -146,7 +150,7 @@ def judged_events(teller: Storyteller, tracks: Sequence[FeatureTrack], truth: Se
     ]
     columns = {name: values.numpy() for name, values in event_columns(score, words).items()}
     quiet = np.repeat([not events for events in truth], [len(rows) for rows in right])
-    return Judged(columns, torch.cat(right).numpy(), quiet)
+    return HeldOut(columns, torch.cat(right).numpy(), quiet)
 
 
 def right_steps(spans_P2: Tensor, track: FeatureTrack, events: Sequence[Event]) -> Tensor:
