@@ -30,6 +30,7 @@ from research.baselines.spans import (
     Spans,
     average_recall,
     change_points,
+    top_n_f1,
     whole_video,
 )
 

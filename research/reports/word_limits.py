@@ -64,9 +64,9 @@ def frequent_words(clips: Sequence[Clip]) -> list[str]:
     return [word for word, _ in counts.most_common(WORDS)]
 
 
-def judged(foretold_CW: Floats, truth_CW: Floats, default_W: Floats) -> Fit:
+def judged(foretold_CW: Floats, truth_CW: Floats, usual_W: Floats) -> Fit:
     """Against the truth; the usual shares explain nothing."""
-    explained = 1 - np.square(foretold_CW - truth_CW).sum() / np.square(truth_CW - default_W).sum()
+    explained = 1 - np.square(foretold_CW - truth_CW).sum() / np.square(truth_CW - usual_W).sum()
     said_CW = truth_CW >= SAID
     found = [_average_precision(foretold_CW[:, word], said_CW[:, word]) for word in np.flatnonzero(said_CW.sum(0) > 1)]
     return Fit(float(explained), float(np.mean(found)))
@@ -91,10 +91,10 @@ def gaussian(first_CF: Floats, second_DF: Floats, narrow: float) -> Floats:
 
 def predict(kernel_CC: Floats, kernel_DC: Floats, share_CW: Floats, ridges: Sequence[float]) -> list[Floats]:
     """Shares of other clips from those of the learnt ones: kernel ridge regression around the mean, for each ridge."""
-    default_W, scale = share_CW.mean(0), np.trace(kernel_CC) / len(kernel_CC)
+    usual_W, scale = share_CW.mean(0), np.trace(kernel_CC) / len(kernel_CC)
     value_E, vector_CE = np.linalg.eigh(kernel_CC)
-    seen_DE, told_EW = kernel_DC @ vector_CE, vector_CE.T @ (share_CW - default_W)
-    return [seen_DE @ (told_EW / (value_E + ridge * scale)[:, None]) + default_W for ridge in ridges]
+    seen_DE, told_EW = kernel_DC @ vector_CE, vector_CE.T @ (share_CW - usual_W)
+    return [seen_DE @ (told_EW / (value_E + ridge * scale)[:, None]) + usual_W for ridge in ridges]
 
 
 def best_ridge(kernel_CC: Floats, share_CW: Floats) -> tuple[float, float]:

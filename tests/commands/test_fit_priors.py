@@ -103,7 +103,7 @@ def test_clips_are_told_of_as_they_are(
     expected = load_model(model).word_prior
     means = [open_features(trained / "train").track(video).values.astype(np.float64).mean(axis=0) for video in told]
     assert expected is not None
-    np.testing.assert_allclose(expected.default_F, np.mean(means, axis=0), rtol=2e-3, atol=2e-3)
+    np.testing.assert_allclose(expected.usual_F, np.mean(means, axis=0), rtol=2e-3, atol=2e-3)
     assert main([*words, "--split", "nowhere"]) == 2
     assert not (model / HAPPENING).exists(), "there is something to tell of every clip"
     clips[min(clips)]["captions"] = []

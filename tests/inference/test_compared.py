@@ -27,7 +27,7 @@ def test_steps_are_compared_by_what_words_depend_on() -> None:
     assert similarity_space(expected, as_they_are)(features) is features
     assert similarity_space(None, loaded.config.inference)(features) is features
     meant = similarity_space(expected, loaded.config.inference)(features)
-    torch.testing.assert_close(meant.float(), (features - expected.default_F) @ expected.directions_FR)
+    torch.testing.assert_close(meant.float(), (features - expected.usual_F) @ expected.directions_FR)
     alone = similarity_space(expected, loaded.config.inference)(features[1:, :4])
     torch.testing.assert_close(alone, meant[1:, :4], rtol=1e-12, atol=1e-12)
 

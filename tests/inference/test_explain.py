@@ -18,7 +18,7 @@ from densevid.inference.explain import Explanation, explain, watched_attention
 from densevid.inference.explain_window import Candidates, ProposalRef
 from densevid.model.attention import MultiHeadAttention
 from densevid.model.masked_transformer import MaskedTransformer
-from densevid.pipeline.selection import Choice, ChosenEvents, chosen_events
+from densevid.pipeline.selection import ChosenEvents, EventRequest, chosen_events
 from densevid.tracks import Clock, FeatureTrack
 
 STEPS, LAYERS, HEADS = 20, 3, 2
@@ -164,15 +164,17 @@ def turned_round(**model: object) -> LoadedModel:
     return replace(loaded_model(**model), calibration=table)
 
 
-def timeline(loaded: LoadedModel, video: FeatureTrack, choice: Choice) -> tuple[ChosenEvents, list[ProposalRef]]:
+def timeline(loaded: LoadedModel, video: FeatureTrack, choice: EventRequest) -> tuple[ChosenEvents, list[ProposalRef]]:
     chosen = chosen_events(loaded, Captioner(loaded), video, choice)
     pairs = zip(chosen.origins, chosen.events, strict=True)
     return chosen, [ProposalRef(first, anchor, event) for (first, anchor), event in pairs]
 
 
 @pytest.mark.parametrize("steps", [STEPS, 120], ids=["short", "long"])
-@pytest.mark.parametrize("choice", [Choice(), Choice(top=3), Choice(dense=True)], ids=lambda choice: choice.text)
-def test_the_events_of_the_timeline_are_explained_the_surest_first(choice: Choice, steps: int) -> None:
+@pytest.mark.parametrize(
+    "choice", [EventRequest(), EventRequest(top=3), EventRequest(dense=True)], ids=lambda choice: choice.text
+)
+def test_the_events_of_the_timeline_are_explained_the_surest_first(choice: EventRequest, steps: int) -> None:
     loaded = turned_round()
     chosen, told = timeline(loaded, track(steps), choice)
     found = explain(loaded, track(steps), told)
@@ -192,7 +194,7 @@ def test_the_events_of_the_timeline_are_explained_the_surest_first(choice: Choic
 
 def test_unsure_proposals_are_the_lowest_of_all_that_are_proposed() -> None:
     loaded = loaded_model()
-    _, told = timeline(loaded, track(), Choice(top=2))
+    _, told = timeline(loaded, track(), EventRequest(top=2))
     found = explain(loaded, track(), told)
     shown = [(proposal.event.start, proposal.event.end) for proposal in found.confident]
 
@@ -218,7 +220,7 @@ def test_of_very_many_unsure_proposals_those_are_shown_that_lie_apart() -> None:
 
 def test_what_is_unsure_and_in_the_timeline_has_the_number_of_the_timeline() -> None:
     loaded = loaded_model()
-    chosen, told = timeline(loaded, track(), Choice(dense=True))
+    chosen, told = timeline(loaded, track(), EventRequest(dense=True))
     unsure = explain(loaded, track(), told).unconfident
     assert unsure and all(proposal.event in chosen.events and proposal.confidence is not None for proposal in unsure)
     assert all(proposal.confidence is None for proposal in explain(loaded, track()).proposals)
@@ -228,7 +230,7 @@ def test_what_is_unsure_and_in_the_timeline_has_the_number_of_the_timeline() -> 
 @pytest.mark.parametrize("steps", [STEPS, 120], ids=["short", "long"])
 def test_given_spans_are_explained_in_the_windows_they_were_read_in(kind: dict[str, object], steps: int) -> None:
     loaded, spans = loaded_model(**kind), ((1.0, 4.0), (steps / 2 - 3.0, steps / 2 + 2.0))
-    chosen, told = timeline(loaded, track(steps), Choice(segments=spans))
+    chosen, told = timeline(loaded, track(steps), EventRequest(segments=spans))
     found = explain(loaded, track(steps), told)
     assert [proposal.event for proposal in found.confident] == list(chosen.events)
     for proposal, (start, end) in zip(found.confident, spans, strict=True):
@@ -242,14 +244,14 @@ def test_given_spans_are_explained_in_the_windows_they_were_read_in(kind: dict[s
 
 def test_a_video_in_which_nothing_is_proposed_is_explained_as_a_whole() -> None:
     loaded = loaded_model(kernels=[9])
-    chosen, told = timeline(loaded, track(4), Choice(dense=True))
+    chosen, told = timeline(loaded, track(4), EventRequest(dense=True))
     (proposal,) = explain(loaded, track(4), told).proposals
     assert proposal.event == chosen.events[0] and proposal.mask_T.tolist() == [1.0] * 4 and proposal.score is None
 
 
 def test_words_are_those_of_the_timeline_though_others_would_be_said_now() -> None:
     loaded = loaded_model()
-    _, told = timeline(loaded, track(), Choice(top=1))
+    _, told = timeline(loaded, track(), EventRequest(top=1))
     event = replace(told[0].event, sentence="his dog walks")
     (proposal,) = explain(loaded, track(), [replace(told[0], event=event)]).confident
     assert proposal.words == ("his", "dog", "walks") and proposal.attention_LHWT.shape[2] == 3

@@ -167,7 +167,7 @@ from densevid.checkpoint import LoadedModel
 from densevid.config import Config
 from densevid.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from densevid.inference.captioner import Captioner
-from densevid.inference.long_video import Storyteller
+from densevid.inference.long_video import LongVideoCaptioner
 from densevid.inference.summary import SummaryRules
 from densevid.model.masked_transformer import MaskedTransformer
 from densevid.tracks import Clock, FeatureTrack
@@ -177,7 +177,7 @@ config = Config().with_values({"model": model, "features": {"streams": ["one"], 
 captioner = Captioner(LoadedModel(MaskedTransformer(config, 6), config, Vocabulary((*SPECIAL_TOKENS, "a", "b")), None))
 row = np.random.default_rng(0).normal(size=72_511).astype(np.float16)
 values = np.lib.stride_tricks.sliding_window_view(row, 512)  # 72,000 steps that cost nothing; 147 MB as float32
-teller = Storyteller(captioner, summary=SummaryRules(most=2, least_confidence=0.0))
+teller = LongVideoCaptioner(captioner, summary=SummaryRules(most=2, least_confidence=0.0))
 def told(steps):
     track = FeatureTrack(values[:steps], Clock.uniform(0.5), (("one", 512),))
     (events,) = teller.tell([track])

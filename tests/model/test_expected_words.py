@@ -30,7 +30,7 @@ def test_what_is_expected_is_that_of_the_mean_under_the_mask() -> None:
     found = expected.of(features, torch.tensor([5, 5]), mask, torch.tensor([1, 0, 0]))
     means = [features[1, 1:3].mean(0), features[0].mean(0), (0.5 * features[0, 3] + features[0, 4]) / 1.5]
     for row, mean in zip(found, means, strict=True):
-        torch.testing.assert_close(row, (mean - expected.default_F) @ expected.directions_FR @ expected.words_RV)
+        torch.testing.assert_close(row, (mean - expected.usual_F) @ expected.directions_FR @ expected.words_RV)
 
 
 def test_a_mask_of_nothing_expects_nothing() -> None:
@@ -68,7 +68,7 @@ def test_it_travels_with_the_model(loaded: LoadedModel, tmp_path: Path) -> None:
     save_model(tmp_path / "model", loaded, {}, half_precision=True)
     rounded = load_model(tmp_path / "model").word_prior
     assert rounded is not None and torch.equal(rounded.words_RV, loaded.word_prior.words_RV.half().float())
-    huge = replace(loaded.word_prior, default_F=loaded.word_prior.default_F + 1e5)
+    huge = replace(loaded.word_prior, usual_F=loaded.word_prior.usual_F + 1e5)
     with pytest.raises(InputError, match="does not fit"):
         save_model(tmp_path / "other", replace(loaded, word_prior=huge), {}, half_precision=True)
     assert not (tmp_path / "other").exists()

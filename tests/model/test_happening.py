@@ -35,7 +35,7 @@ def test_every_step_is_told_by_itself_and_by_its_change(steps: int, seed: int) -
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     loaded = random_model({}, {})
-    save_model(tmp_path / "model", LoadedModel(**{**vars(loaded), "happening": random_happening(WIDTH)}), {})
+    save_model(tmp_path / "model", LoadedModel(**{**vars(loaded), "actionness": random_happening(WIDTH)}), {})
     return tmp_path / "model"
 
 

@@ -187,7 +187,7 @@ def test_many_skipped_steps_end_the_run() -> None:
 def test_a_run_tells_goes_on_and_resumes(
     data: Path, tmp_path: Path, fused: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(run, "Learner", BrokenLearner)
+    monkeypatch.setattr(run, "TrainState", BrokenLearner)
     monkeypatch.setattr(BrokenLearner, "fused", fused)
     assert train_here(data, tmp_path / "whole", *STEPWISE) == 0
     lines = [line for line in capsys.readouterr().err.splitlines() if "warning" in line]
@@ -214,7 +214,7 @@ def test_a_run_tells_goes_on_and_resumes(
 def test_a_run_that_breaks_for_good_ends(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(run, "Learner", BrokenLearner)
+    monkeypatch.setattr(run, "TrainState", BrokenLearner)
     monkeypatch.setattr(BrokenLearner, "broken", frozenset(range(3, 100)))
     often = settings("training.checkpoint_every=1")
     assert train_here(data, tmp_path / "run", *STEPWISE, *often) == 2
@@ -229,7 +229,7 @@ def test_a_run_that_breaks_for_good_ends(
 
 
 def test_training_in_memory_warns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("densevid.training.trainer.Learner", BrokenLearner)
+    monkeypatch.setattr("densevid.training.trainer.TrainState", BrokenLearner)
     torch.manual_seed(0)
     with pytest.warns(UserWarning) as told:
         fit(MaskedTransformer(TINY, len(VOCABULARY)), loader_of(TINY), TINY)

@@ -1,8 +1,8 @@
 """Fit what a model should expect of features, on what it learnt from, and write it into the model folder.
 
 MODEL_DIR/expected_words.safetensors then has a say in which sentence of a beam is said (`inference.word_prior_weight`),
-and borders and contrast of events go by what changes in it (`inference.similarity_space`). Where there are videos without any
-event, or clips without captions, MODEL_DIR/happening.safetensors tells them from the others, and a confidence that is
+and borders and contrast of events go by what changes in it (`inference.similarity_space`). Where there are videos
+without any event, or clips without captions, MODEL_DIR/happening.safetensors tells them from the others, and a confidence that is
 fitted after it asks it. It takes seconds, or a minute with thousands of features. Confidence that was fitted before is
 about other events then: `densevid calibrate` comes after.
 

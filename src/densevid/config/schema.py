@@ -96,8 +96,7 @@ class TrainingConfig:
     `offset_beta` is where the loss of the offsets turns from a square into a line.
     Where videos are composed of clips without end, an epoch has `timelines` of them, and beside the videos of a batch
     stand `clips_per_batch` clips as they are, from which captions alone are learnt, `sentences_per_clip` each;
-    `clip_share` is the clips' part in the loss of the words. With `consensus` (0: all alike) a clip's sentences are
-    heard more often the more they agree with the others. `channel_permuted` is the share of composed
+    `clip_share` is the clips' part in the loss of the words. `channel_permuted` is the share of composed
     videos whose clips nobody can know again (`timelines/dataset.py`): they teach where events are, and no words. Where
     there are negatives, one video in `negatives_every` has no events (a prime, so that no process gets them all).
     `frozen_encoder` keeps what a model started from makes of a video: with task "captions" its proposals stay, too.
@@ -145,7 +144,6 @@ class TrainingConfig:
     clips_per_batch: int = 0
     sentences_per_clip: int = 1
     clip_share: float = 0.5
-    consensus: float = 0.0
     channel_permuted: float = 0.0
     negatives_every: int = 13
     reward: Literal["none", "cider", "meteor", "cider+matches"] = "none"
@@ -167,7 +165,7 @@ class TrainingConfig:
             "negatives_every",
         ):
             _require(getattr(self, name) > 0, f"training.{name}", getattr(self, name), "must be positive")
-        weights = ("offset_weight", "mask_weight", "score_weight", "word_weight", "weight_decay", "consensus")
+        weights = ("offset_weight", "mask_weight", "score_weight", "word_weight", "weight_decay")
         counts = ("warmup_steps", "clips_per_batch", "evaluate_every", "evaluate_videos", "checkpoint_every", "seed")
         for name in (*weights, *counts, "plateau_patience"):
             _require(getattr(self, name) >= 0, f"training.{name}", getattr(self, name), "must not be negative")

@@ -109,11 +109,11 @@ def changes_of(features_BTF: Tensor, read_B: Tensor) -> Changes:
 
     walled = torch.nn.functional.pad(strength_BS, (1, 1), value=-torch.inf)
     is_read_BT = torch.arange(length, device=features_BTF.device) < read_B1
-    default_B1 = (exact_BTF.norm(dim=-1) * is_read_BT).sum(dim=1, keepdim=True) / read_B1
-    is_peak_BS = (strength_BS > FAINTEST * default_B1) & (strength_BS >= walled[:, :-2]) & (strength_BS > walled[:, 2:])
+    usual_B1 = (exact_BTF.norm(dim=-1) * is_read_BT).sum(dim=1, keepdim=True) / read_B1
+    is_peak_BS = (strength_BS > FAINTEST * usual_B1) & (strength_BS >= walled[:, :-2]) & (strength_BS > walled[:, 2:])
     strength_BS = torch.where(is_peak_BS, strength_BS, 0)
     best = strength_BS.topk(min(MOST_CHANGES, length - 1), dim=1)
-    strongest_B1 = best.values[:, :1] if length > 1 else torch.zeros_like(default_B1)
+    strongest_B1 = best.values[:, :1] if length > 1 else torch.zeros_like(usual_B1)
     ends_B2 = torch.cat((torch.zeros_like(read_B1), read_B1), dim=1).to(inner_S.dtype)
     step_BC = torch.cat((ends_B2, best.indices + 1), dim=1)
     strength_BC = torch.cat((torch.ones_like(ends_B2), best.values / strongest_B1.clamp(min=1e-30)), dim=1)

@@ -10,8 +10,8 @@ the word w is expected in a sentence about an event, and r_w = log(events / even
 
     worth(sentence) = sum_w r_w d_w / sqrt(sum_w r_w^2)      over its distinct words,
 
-the cosine of CIDEr over single words but for a factor that all sentences of an event share. `inference.word_prior_weight` times
-this is added to what a sentence of a beam is worth.
+the cosine of CIDEr over single words but for a factor that all sentences of an event share.
+`inference.word_prior_weight` times this is added to what a sentence of a beam is worth.
 
 The fit has few directions: what of the features words depend on. Borders and contrast (`inference/rescoring.py`)
 compare steps there and not in all features, of which much changes without anybody calling it another event
@@ -122,7 +122,7 @@ class WordPrior(Fitted):
     """The usual features, R directions in which they differ, and what each says of every word: r_w d_w, and r_w."""
 
     called: ClassVar[str] = "expected words"
-    default_F: Tensor
+    usual_F: Tensor
     directions_FR: Tensor
     words_RV: Tensor
     rarity_V: Tensor
@@ -130,7 +130,7 @@ class WordPrior(Fitted):
     def meanings(self, features_BTF: Tensor) -> Tensor:
         """Every step as far as words depend on it, B x T x R; exact, so that it does not depend on its batch."""
         directions_FR = exact(self.directions_FR)
-        return exact(features_BTF) @ directions_FR - exact(self.default_F) @ directions_FR
+        return exact(features_BTF) @ directions_FR - exact(self.usual_F) @ directions_FR
 
     def of(self, features_BTF: Tensor, steps_B: Tensor, mask_PT: Tensor, video_P: Tensor) -> Tensor:
         """r_w d_w for events, P x V, given by their masks and the rows of their videos, which have `steps_B` steps."""

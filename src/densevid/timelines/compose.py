@@ -62,7 +62,7 @@ class TimelineGenerator:
         """All that people said of the clips that events are made of: what a vocabulary is built from."""
         return [caption for clip in self.pool.events.clips for caption in clip.captions]
 
-    def default_ticks(self, index: int, *, quiet: bool = False) -> int:
+    def usual_ticks(self, index: int, *, quiet: bool = False) -> int:
         """How long a video is, without planning it, which takes far longer.
 
         That is the length of the first layout that is drawn for it. Where no cast is found for that one, another is

@@ -54,8 +54,8 @@ class TimelineLoader:
         if dataset.channel_permuted and _plain(size) < self.share.ranks:
             least = ONE_PLAIN_IN * (self.share.ranks - 1) + 1
             raise InputError(
-                f"training.channel_permuted leaves {_plain(size)} of {size} videos for sure, and every process needs one to "
-                f"tell of; set training.batch_size to {least} or more"
+                f"training.channel_permuted leaves {_plain(size)} of {size} videos for sure, and every process needs "
+                f"one to tell of; set training.batch_size to {least} or more"
             )
         if dataset.has_quiet and size < 2 * self.share.ranks:
             raise InputError(f"a batch of {size} videos could be quiet ones alone; set training.batch_size higher")

@@ -17,7 +17,6 @@ from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch.utils.data import Dataset
 
@@ -29,7 +28,6 @@ from densevid.timelines.clips import Clip
 from densevid.timelines.compose import TimelineGenerator
 from densevid.timelines.footage import SHORTEST_CROP
 from densevid.timelines.rows import FootageRows
-from densevid.timelines.sentences import Agreement
 from densevid.tracks import FeatureRecipe, FloatArray
 from densevid.video.reduction import Reduction
 
@@ -63,9 +61,8 @@ class TimelineSamples(Dataset[Sample]):
         self.window, self.max_words = config.model.window, settings.max_words
         self.segments_per_video, self.sentences_per_clip = settings.segments_per_video, settings.sentences_per_clip
         self.clips_per_batch, self.negatives_every = settings.clips_per_batch, settings.negatives_every
-        self.channel_permuted, self.consensus = settings.channel_permuted, settings.consensus
+        self.channel_permuted = settings.channel_permuted
         self.told = self._told(whole=settings.task == "captions")
-        self.agreement = Agreement.of(self.told) if self.consensus else None
         self.shortest_batch = min(self.window, max(config.model.kernels))
         widths = tuple(width for _, width in generator.collection.streams)
         if widths != config.features.widths:
@@ -115,8 +112,8 @@ class TimelineSamples(Dataset[Sample]):
         return self.has_quiet and index % self.negatives_every == self.negatives_every - 1
 
     def usual_steps(self, index: int) -> int:
-        """How long sample `index` is, told without composing it; see `TimelineGenerator.default_ticks`."""
-        return min(self.window, self.generator.default_ticks(index, quiet=self.is_quiet(index)))
+        """How long sample `index` is, told without composing it; see `TimelineGenerator.usual_ticks`."""
+        return min(self.window, self.generator.usual_ticks(index, quiet=self.is_quiet(index)))
 
     def summary(self) -> str:
         """One line."""
@@ -138,9 +135,7 @@ class TimelineSamples(Dataset[Sample]):
         rows = FootageRows.of(plan).cut(self.window if most is None else most)
         events = [event for event in plan.events if event.start < len(rows)]
         chosen = rng.permutation(len(events))[: self.segments_per_video].tolist()
-        said = [
-            str(rng.choice(events[number].sentences, p=self._chances(events[number].sentences))) for number in chosen
-        ]
+        said = [str(rng.choice(events[number].sentences)) for number in chosen]
         spans = [(event.start, min(event.end, len(rows))) for event in events]
         if rng.random() < self.channel_permuted and not plain:
             sample = self._with_features(self._sample(index, name, rows, spans, [], []))
@@ -155,10 +150,7 @@ class TimelineSamples(Dataset[Sample]):
         clip = self.told[int(rng.integers(len(self.told)))]
         rows = min(LONGEST_CLIP, clip.rows - int(clip.rows * (1 - SHORTEST_CROP) * rng.random()))
         first = clip.first_row + int(rng.integers(clip.rows - rows + 1))
-        if self.agreement is None:
-            told = rng.permutation(len(clip.captions))[: self.sentences_per_clip]
-        else:
-            told = rng.choice(len(clip.captions), self.sentences_per_clip, p=self._chances(clip.captions))
+        told = rng.permutation(len(clip.captions))[: self.sentences_per_clip]
         said = [clip.captions[number] for number in told.tolist()]
         shown = FootageRows.between(first, first + rows)
         sample = self._sample(index, clip.name, shown, [(0, rows)], [0] * len(said), said)
@@ -167,10 +159,6 @@ class TimelineSamples(Dataset[Sample]):
     def _with_features(self, sample: Sample) -> Sample:
         assert sample.rows is not None
         return replace(sample, features_TF=sample.rows.blended(self.generator.footage), rows=None)
-
-    def _chances(self, sentences: Sequence[str]) -> npt.NDArray[np.float64] | None:
-        """How often each is to be heard; nothing where all are alike."""
-        return None if self.agreement is None else self.agreement.chances(sentences, self.consensus)
 
     def _sample(
         self,

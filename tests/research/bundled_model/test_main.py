@@ -129,7 +129,9 @@ def step(name: str, **given: object) -> None:
 
 def test_training_needs_no_library_of_video() -> None:
     """`train` runs on a machine with a GPU, torch, numpy and safetensors."""
-    code = "import sys; sys.modules.update(av=None, rich=None); from research.bundled_model import main; main()"
+    code = (
+        "import sys; sys.modules.update(av=None, rich=None); from research.bundled_model.__main__ import main; main()"
+    )
     done = subprocess.run([sys.executable, "-c", code, "train", "--help"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0 and "--workers" in done.stdout, done.stderr
 

@@ -65,15 +65,15 @@ class _Sums:
 
     def fitted(self) -> WordPrior:
         """Ridge regression from what is unusual of x to what is unusual of y, in few directions."""
-        count, default_F, default_V = self.count, self.x_F / self.count, self.y_V / self.count
+        count, usual_F, usual_V = self.count, self.x_F / self.count, self.y_V / self.count
         known_V = self.said_V >= LEAST_EVENTS
         rarity_V = torch.where(known_V, (count / self.said_V.clamp(min=1)).log(), 0)
         if not bool((rarity_V > 0).any()):
             few = f"no word is said of {LEAST_EVENTS} or more of the {count:,} events, and not of all"
             raise InputError(f"{few}: nothing can be expected")
-        xx_FF = self.xx_FF - count * default_F[:, None] * default_F
-        xy_FV = (self.xy_FV - count * default_F[:, None] * default_V) * rarity_V
-        yy = float(((self.yy_V - count * default_V.square()) * rarity_V.square()).sum())
+        xx_FF = self.xx_FF - count * usual_F[:, None] * usual_F
+        xy_FV = (self.xy_FV - count * usual_F[:, None] * usual_V) * rarity_V
+        yy = float(((self.yy_V - count * usual_V.square()) * rarity_V.square()).sum())
 
         square_F, basis_FF = torch.linalg.eigh(xx_FF)
         if not square_F[-1] > 1e-9 * float(self.xx_FF.trace()):
@@ -87,7 +87,7 @@ class _Sums:
         right_RV = left_FR.T @ weight_FV
         scale_R = right_RV.norm(dim=1).sqrt()
         words_RV = right_RV / scale_R.clamp(min=1e-30)[:, None]
-        return WordPrior(default_F.float(), (left_FR * scale_R).float(), words_RV.float(), rarity_V.float())
+        return WordPrior(usual_F.float(), (left_FR * scale_R).float(), words_RV.float(), rarity_V.float())
 
 
 def _best_ridge(square_F: Tensor, along_F: Tensor, yy: float, count: int) -> float:
