@@ -46,7 +46,7 @@ def test_many_clips_do_not(samples: TimelineSamples, monkeypatch: pytest.MonkeyP
 
 def test_disguised_videos_are_composed_elsewhere(samples: TimelineSamples) -> None:
     assert not footage_stays(samples, settings(channel_permuted=0.5, proposal_loss="overlap").training, GPU)
-    with pytest.raises(InputError, match=r"does not go with training\.disguised"):
+    with pytest.raises(InputError, match=r"does not go with training\.channel_permuted"):
         footage_stays(
             samples, settings(channel_permuted=0.5, proposal_loss="overlap", features_on_device=True).training, GPU
         )

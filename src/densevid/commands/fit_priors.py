@@ -2,8 +2,8 @@
 
 MODEL_DIR/expected_words.safetensors then has a say in which sentence of a beam is said (`inference.word_prior_weight`),
 and borders and contrast of events go by what changes in it (`inference.similarity_space`). Where there are videos
-without any event, or clips without captions, MODEL_DIR/happening.safetensors tells them from the others, and a confidence that is
-fitted after it asks it. It takes seconds, or a minute with thousands of features. Confidence that was fitted before is
+without any event, or clips without captions, MODEL_DIR/happening.safetensors tells them from the others, and a confidence
+that is fitted after it asks it. It takes seconds, or a minute with thousands of features. Confidence that was fitted before is
 about other events then: `densevid calibrate` comes after.
 
   densevid fit-priors --model RUN/model --annotations train.json --features store
