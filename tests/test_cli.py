@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from densevid.cli import VERBS, main
+from densevid.errors import ExitCode, exit_code
 
 
 def densevid(*words: str) -> subprocess.CompletedProcess[str]:
@@ -68,6 +69,17 @@ def test_threads_do_not_spin_unless_the_user_wants_it(given: str | None, used: s
     if "OMP_WAIT_POLICY" not in done.stderr:
         pytest.skip("this torch computes without OpenMP")
     assert f"OMP_WAIT_POLICY = '{used}'" in done.stderr
+
+
+def test_the_help_lists_every_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    shown = " ".join(capsys.readouterr().out.split("exit codes:")[1].split())
+    assert all(f"{int(code)} " in shown for code in ExitCode if code != ExitCode.CLOSED_PIPE)
+
+
+def test_a_command_fails_in_part_only_if_some_input_was_used() -> None:
+    assert (exit_code(0, 3), exit_code(1, 3), exit_code(3, 3), exit_code(0, 0)) == (0, 1, 2, 0)
 
 
 def test_whoever_stops_reading_is_told_nothing_more() -> None:

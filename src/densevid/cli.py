@@ -1,4 +1,13 @@
-"""The `densevid` command: a table of verbs. Only the chosen verb's module is imported, so every verb starts fast."""
+"""The `densevid` command: a table of verbs. Only the chosen verb's module is imported, so every verb starts fast.
+
+Exit codes of all verbs, as `errors.ExitCode` names them:
+
+    0    all done
+    1    some inputs failed or were damaged; the rest is done
+    2    wrong usage or input; nothing was done (one line on stderr says why)
+    130  interrupted; what was finished is kept
+    141  the reader of the output went away
+"""
 
 from __future__ import annotations
 
@@ -14,7 +23,7 @@ from io import TextIOWrapper
 from typing import Any, NoReturn
 
 import densevid
-from densevid.errors import ArgumentError, InputError, one_line, printable
+from densevid.errors import EXIT_CODES, ArgumentError, ExitCode, InputError, one_line, printable
 from densevid.legacy import RENAMED_VERBS
 
 VERBS: dict[str, str] = {
@@ -58,7 +67,8 @@ class OneLineParser(argparse.ArgumentParser):
         """Say what is wrong and where the help is."""
         files = [word for word in self.words if word.startswith("-") and os.path.isfile(word)]  # noqa: PTH113
         hint = f"; for the file {files[0]} write ./{files[0]}" if files else ""
-        self.exit(2, f"densevid: {printable(' '.join(message.split()) + hint)} (see `{self.prog} --help`)\n")
+        line = printable(" ".join(message.split()) + hint)
+        self.exit(ExitCode.INVALID, f"densevid: {line} (see `{self.prog} --help`)\n")
 
 
 class Stopped(KeyboardInterrupt):
@@ -69,8 +79,13 @@ class Stopped(KeyboardInterrupt):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one verb. 0: done; 2: the input cannot be used (one line on stderr says why); 130: interrupted; 141: whoever
-    read what was printed has stopped.
+    """Run one verb.
+
+    Args:
+        arguments: The words after `densevid`; by default those of this process.
+
+    Returns:
+        An `ExitCode`.
     """
     for variable, value in WAITING.items():
         os.environ.setdefault(variable, value)
@@ -83,7 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with _stops_in_order():
             parsed = _parser(verb).parse_args(words)
-            return int(parsed.run(parsed) or 0)
+            return int(parsed.run(parsed) or ExitCode.DONE)
     except ArgumentError as error:
         return _fail(error.with_flags)
     except InputError as error:
@@ -93,7 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         wanted = f"densevid[{EXTRAS[package]}]" if package in EXTRAS else package
         return _fail(f"this needs the package {package}; install it with `pip install '{wanted}'`")
     except OSError as error:
-        return 141 if _nobody_reads(error) else _fail(one_line(error))
+        return ExitCode.CLOSED_PIPE if _nobody_reads(error) else _fail(one_line(error))
     except Stopped as stop:
         with suppress(OSError):
             sys.stdout.flush()
@@ -102,7 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         again = "; give the same command again to go on" if verb in RESUMED_BY_THEMSELVES else ""
         print(f"densevid: interrupted; what was finished is kept{again}", file=sys.stderr)
-        return 130
+        return ExitCode.INTERRUPTED
 
 
 @contextmanager
@@ -144,7 +159,7 @@ def _parser(verb: str | None) -> argparse.ArgumentParser:
     parser = OneLineParser(
         prog="densevid",
         description="Turn an untrimmed video into a timeline of events, each with a sentence; train and evaluate it.",
-        epilog="`densevid VERB --help` explains one verb, with examples.",
+        epilog=f"`densevid VERB --help` explains one verb, with examples; {EXIT_CODES}.",
     )
     parser.add_argument("--version", action="version", version=f"densevid {densevid.__version__}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
@@ -174,9 +189,9 @@ def _nobody_reads(error: OSError) -> bool:
         return True
 
 
-def _fail(message: str) -> int:
+def _fail(message: str) -> ExitCode:
     try:
         print(f"densevid: {printable(message)}", file=sys.stderr)
     except BrokenPipeError:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123
-    return 2
+    return ExitCode.INVALID

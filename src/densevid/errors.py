@@ -1,11 +1,51 @@
-"""The one exception that means "the input is wrong": its text is shown to the user as it is, on one line."""
+"""What a user sees when something goes wrong: `InputError`, shown as one line on stderr, and every verb's exit codes.
+
+A verb's `run(arguments)` returns an `ExitCode`, or None for `ExitCode.DONE`, and raises `InputError` where nothing can
+be done. A verb with several inputs goes on after one that fails, names it on stderr, writes the rest and returns
+`exit_code(failed, total)`:
+
+    failures = [...]  # one line for each input that could not be used
+    return exit_code(len(failures), len(inputs))
+"""
 
 from __future__ import annotations
 
 import re
 import sys
 from collections.abc import Callable
+from enum import IntEnum
 from typing import NoReturn
+
+
+class ExitCode(IntEnum):
+    """What every verb of the command line ends with."""
+
+    DONE = 0  # everything was done
+    PARTIAL = 1  # some inputs failed or were damaged; the rest is done
+    INVALID = 2  # wrong usage or input; nothing was done
+    INTERRUPTED = 130  # by Ctrl-C; what was finished is kept
+    CLOSED_PIPE = 141  # the reader of the output went away, as `| head` does
+
+
+EXIT_CODES = (
+    "exit codes: 0 all done; 1 some inputs failed or were damaged, the rest is done; 2 wrong usage or input, nothing "
+    "done; 130 interrupted"
+)
+
+
+def exit_code(failed: int, total: int) -> ExitCode:
+    """The exit code of a verb with several inputs.
+
+    Args:
+        failed: How many of the inputs failed or were damaged.
+        total: How many inputs there were.
+
+    Returns:
+        DONE if none failed, INVALID if all did, else PARTIAL.
+    """
+    if failed <= 0:
+        return ExitCode.DONE
+    return ExitCode.PARTIAL if failed < total else ExitCode.INVALID
 
 
 class InputError(ValueError):
@@ -62,4 +102,4 @@ def run_main(main: Callable[[], int]) -> NoReturn:
         raise SystemExit(main())
     except InputError as error:
         print(f"densevid: {one_line(error)}", file=sys.stderr)
-        raise SystemExit(2) from None
+        raise SystemExit(ExitCode.INVALID) from None

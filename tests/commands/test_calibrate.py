@@ -12,6 +12,7 @@ import pytest
 from densevid.checkpoint import load_model, model_files, save_model
 from densevid.cli import main
 from densevid.data.layouts import open_features
+from densevid.errors import ExitCode
 from densevid.inference.confidence import Calibration
 from helpers.tiny_run import train_here, write_tiny_data
 
@@ -56,7 +57,7 @@ def test_what_cannot_be_fitted_is_one_line(trained: Path, capsys: pytest.Capture
 
 
 def test_bad_videos_are_named_and_left_out(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """As `predict` has it: what can be done is done, and the exit code says that something could not."""
+    """The rest is used, and the exit code shows that some could not be."""
     shutil.copytree(trained / "run" / "model", tmp_path / "model")
     (tmp_path / "model" / "calibration.toml").unlink(missing_ok=True)
     source = open_features(trained / "train")
@@ -67,7 +68,7 @@ def test_bad_videos_are_named_and_left_out(trained: Path, tmp_path: Path, capsys
         for name, part in (("resnet", values[:, :24]), ("bn", values[:, 24:])):
             np.save(tmp_path / "features" / f"{video}_{name}.npy", part[:0] if number == 3 else part)
     files = ["--model", str(tmp_path / "model"), "--features", str(tmp_path / "features"), "--seconds-per-step", "0.5"]
-    assert main(["calibrate", *files, "--references", str(trained / "train.json")]) == 2
+    assert main(["calibrate", *files, "--references", str(trained / "train.json")]) == ExitCode.PARTIAL
     told = capsys.readouterr()
     assert "fitted on" in told.out and "6 videos" in told.out
     empty, hollow = source.videos()[3], source.videos()[7]

@@ -2,7 +2,7 @@
 
 MODEL_DIR/calibration.toml then turns scores into confidence: the probability that an event overlaps a true one with an
 IoU of at least .5. `densevid predict --summary` chooses by it and writes it as the score. A few hundred videos will do.
-A video whose features cannot be used is left out and named at the end, with exit code 2.
+A video whose features cannot be used is left out and named at the end, with exit code 1.
 
   densevid calibrate --model RUN/model --features dev/features --references dev/references_1.json
 """
@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from densevid.errors import InputError, named
+from densevid.errors import ExitCode, InputError, exit_code, named
 
 if TYPE_CHECKING:
     from collections.abc import Container
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", type=int, default=None, help="CPU threads (default: torch's choice)")
 
 
-def run(arguments: argparse.Namespace) -> None:
+def run(arguments: argparse.Namespace) -> ExitCode:
     """Fit and write."""
     from densevid.checkpoint import CALIBRATION, model_files
     from densevid.data.annotations import read_annotations
@@ -70,9 +70,10 @@ def run(arguments: argparse.Namespace) -> None:
     print(f"{target}: fitted on {calibration.fitted['events']:,} events of {calibration.fitted['videos']:,} videos")
     for failure in failures:
         _report(failure)
+    total = len(failures) + len(tracks)
     if failures:
-        asked_for = len(failures) + len(tracks)
-        raise InputError(f"{len(failures)} of {asked_for} videos cannot be used and are left out")
+        _report(f"{len(failures)} of {total} videos cannot be used and are left out")
+    return exit_code(len(failures), total)
 
 
 def _tracks(opened: OpenedJob, wanted: Container[str]) -> tuple[dict[str, FeatureTrack], list[str]]:

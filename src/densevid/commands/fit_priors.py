@@ -1,10 +1,10 @@
-"""Fit what a model should expect of features, on what it learnt from, and write it into the model folder.
+"""Fit a model's word prior and actionness to its training data, and write them into the model folder.
 
-MODEL_DIR/expected_words.safetensors then has a say in which sentence of a beam is said (`inference.word_prior_weight`),
-and borders and contrast of events go by what changes in it (`inference.similarity_space`). Where there are videos
-without any event, or clips without captions, MODEL_DIR/happening.safetensors tells them from the others, and a confidence
-that is fitted after it asks it. It takes seconds, or a minute with thousands of features. Confidence that was fitted before is
-about other events then: `densevid calibrate` comes after.
+The word prior (MODEL_DIR/expected_words.safetensors) reranks sentences of a beam (`inference.word_prior_weight`), and
+its similarity space finds changes of content within a video (`inference.similarity_space`). Where the data holds videos
+without events, or clips without captions, actionness (MODEL_DIR/happening.safetensors) separates them from the others,
+and a confidence that is fitted after it uses it. This takes seconds, or a minute with thousands of features. A
+calibration that was there before is out of date then: run `densevid calibrate` again.
 
   densevid fit-priors --model RUN/model --annotations train.json --features store
   densevid fit-priors --model RUN/model --timelines CLIPS --split train-fit
