@@ -20,15 +20,16 @@ from densevid.model.masked_transformer import MaskedTransformer
 from densevid.training.losses import mask_loss, proposal_losses, word_loss
 from densevid.training.targets import Targets
 
+RELEASED_MODEL = Path(__file__).parent / "golden" / "released_model"
 PER_STEP = 0.5
 
 
 class Golden:
     """One golden model: its arrays, its settings, and its files in the layout people have."""
 
-    def __init__(self, shared: Path, name: str, folder: Path) -> None:
-        self.arrays = np.load(shared / "golden" / "released_model" / f"{name}.npz", allow_pickle=False)
-        self.facts: dict[str, Any] = json.loads((shared / "golden" / "released_model" / f"{name}.json").read_text())
+    def __init__(self, name: str, folder: Path) -> None:
+        self.arrays = np.load(RELEASED_MODEL / f"{name}.npz", allow_pickle=False)
+        self.facts: dict[str, Any] = json.loads((RELEASED_MODEL / f"{name}.json").read_text())
         self.weights, self.words = folder / f"{name}.pth", folder / "words.txt"
         names = [key for key in self.arrays.files if key.startswith("weights/")]
         torch.save({key.removeprefix("weights/"): torch.from_numpy(self.arrays[key]) for key in names}, self.weights)
@@ -65,10 +66,10 @@ class Golden:
 
 
 @pytest.fixture(params=["e2e_mask", "discrete_mask"])
-def golden(request: pytest.FixtureRequest, shared: Path, tmp_path: Path) -> Iterator[Golden]:
+def golden(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Golden]:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    yield Golden(shared, request.param, tmp_path)
+    yield Golden(request.param, tmp_path)
     torch.set_num_threads(threads)
 
 
@@ -184,8 +185,8 @@ def test_given_segments_are_captioned_as_given(golden: Golden) -> None:
 
 class TestBadInput:
     @pytest.fixture
-    def small(self, shared: Path, tmp_path: Path) -> Golden:
-        return Golden(shared, "discrete_mask", tmp_path)
+    def small(self, tmp_path: Path) -> Golden:
+        return Golden("discrete_mask", tmp_path)
 
     def fails(self, capsys: pytest.CaptureFixture[str], golden: Golden, *settings: str) -> str:
         flags = [part for setting in settings for part in ("--set", setting)]
