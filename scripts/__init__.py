@@ -1,0 +1,1 @@
+"""Tools for whoever works on densevid; run from a checkout."""
