@@ -69,6 +69,8 @@ def imports_of(path: Path) -> list[tuple[str, bool]]:
 def test_imports_go_up_only(path: Path) -> None:
     layer = layer_of(path)
     assert layer in RANK, f"{layer} has no place in the order: add it to ROWS and to docs/architecture.md"
+    if layer == "__init__":
+        return  # it names the public functions of every layer, for type checkers alone: see tests/test_public_api.py
     for module, _ in imports_of(path):
         if module.startswith("densevid."):
             other = module.split(".")[1]

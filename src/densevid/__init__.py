@@ -1,17 +1,48 @@
-"""densevid: an untrimmed video becomes a timeline of events, each with a sentence.
+"""densevid: dense video captioning. An untrimmed video becomes a timeline of events, each with a sentence.
 
-The names below load what they need when first used, so `import densevid` is instant.
+    >>> import densevid
+    >>> for event in densevid.caption("video.mp4", top=3):
+    ...     print(f"from {event.start:.1f} to {event.end:.1f} s, {event.score:.0%}: {event.sentence}")
+    from ... to ... s, ...%: ...
+
+`caption` and `load` go from a video to sentences, `extract` and `extract_many` from videos to features, `evaluate` from
+sentences to scores. `import densevid` is instant: what a name needs (torch, PyAV, numpy) is imported when it is first
+used.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+if TYPE_CHECKING:
+    from densevid.data.extraction import extract_many
+    from densevid.errors import InputError
+    from densevid.evaluation.evaluate import Evaluation, evaluate
+    from densevid.events import Event
+    from densevid.pipeline.captioner import caption, load
+    from densevid.tracks import FeatureTrack
+    from densevid.video.extract import extract
 
-_PUBLIC = {
+__version__ = "0.2.0.dev0"
+
+__all__ = [
+    "Evaluation",
+    "Event",
+    "FeatureTrack",
+    "InputError",
+    "__version__",
+    "caption",
+    "evaluate",
+    "extract",
+    "extract_many",
+    "load",
+]
+
+_MODULES = {
+    "Evaluation": "densevid.evaluation.evaluate",
     "Event": "densevid.events",
+    "FeatureTrack": "densevid.tracks",
     "InputError": "densevid.errors",
     "caption": "densevid.pipeline.captioner",
     "evaluate": "densevid.evaluation.evaluate",
@@ -20,12 +51,10 @@ _PUBLIC = {
     "load": "densevid.pipeline.captioner",
 }
 
-__all__ = ["Event", "InputError", "__version__", "caption", "evaluate", "extract", "extract_many", "load"]
-
 
 def __getattr__(name: str) -> Any:
-    if name in _PUBLIC:
-        return getattr(import_module(_PUBLIC[name]), name)
+    if name in _MODULES:
+        return getattr(import_module(_MODULES[name]), name)
     raise AttributeError(f"module 'densevid' has no attribute {name!r}")
 
 

@@ -51,9 +51,28 @@ def extract_many(
     workers: int | None = None,
     resume: bool = False,
 ) -> ExtractionReport:
-    """Videos, folders and lists into the feature store `out`; a file that cannot be used is in the report.
+    """Compute the features of many videos and keep them in a feature store.
+
+        >>> report = densevid.extract_many(["video.mp4"], out="store", backbone="appearance", workers=1)
+        >>> report.extracted, report.failed
+        (1, [])
 
     Workers are processes that import the main module, so a script calls this under `if __name__ == "__main__":`.
+
+    Args:
+        inputs: Video files, folders of them, and text files that list them.
+        out: The folder of the store, which is made.
+        backbone: What describes the frames, by a name that `densevid extract --help` lists or as a `Backbone`.
+        seconds_per_step: How much time a step of a track covers.
+        device: "cpu", "cuda", or "auto" for a GPU where there is one.
+        workers: How many videos to read at once; None follows the number of cores.
+        resume: Go on with a store that is there already.
+
+    Returns:
+        How many videos were extracted, which failed and why, and which could only be read in part.
+
+    Raises:
+        InputError: No video was found, the store cannot be written, or it was made in another way.
     """
     if isinstance(inputs, str | Path):
         inputs = [inputs]

@@ -83,7 +83,23 @@ class Evaluation:
 
 
 def evaluate(predictions: Source, references: Source | Sequence[Source], **settings: Any) -> Evaluation:
-    """Score predictions (a path or the loaded content) against one or more reference files; see `Settings`."""
+    """Score an event file by the official protocols.
+
+        >>> evaluation = densevid.evaluate("predictions.json", references=["val_1.json"], metrics=["proposals"])
+        >>> f"{evaluation.proposals.pooled.average_recall_at(10):.2f}"
+        '1.00'
+
+    Args:
+        predictions: The path of an event file, or its content.
+        references: One or more annotation files, or their contents: one for each annotator.
+        **settings: Fields of `densevid.evaluation.evaluate.Settings`, such as `protocol="2017"` or `metrics=["soda"]`.
+
+    Returns:
+        The parts that were computed (captioning, soda, paragraph, proposals, segments) and what they cover.
+
+    Raises:
+        InputError: A file is not what it should be, or a setting is unknown.
+    """
     unknown = set(settings) - {field.name for field in fields(Settings)}
     if unknown:
         raise InputError(f"unknown setting {', '.join(sorted(unknown))}; see densevid.evaluation.evaluate.Settings")

@@ -61,9 +61,23 @@ class VideoCaptioner:
         dense: bool = False,
         segments: Sequence[Span] | None = None,
     ) -> list[Event]:
-        """The events of a video file or a feature track, in the order of time: its story as far as the model is
-        confident, a story of at most `top` events that hardly overlap, all that is proposed (`dense`), or what happens
-        in given spans of seconds, in their order and with a score of 1.
+        """Find the events of a video and write a sentence for each.
+
+        At most one of `top`, `dense` and `segments` may be given; without them the result is the default summary: the
+        few events that the model is confident about, or none.
+
+        Args:
+            video: The path of a video file, or a track of the features that the model reads.
+            top: At most so many events that hardly overlap, however unsure the model is of them.
+            dense: Every proposal, overlapping ones too.
+            segments: Spans `(start, end)` in seconds to caption instead of proposed ones.
+
+        Returns:
+            The events in the order of time; of `segments`, in their order and with score 1.
+
+        Raises:
+            InputError: The file cannot be read as a video, the features are not those that the model reads, or an
+                argument is out of range.
         """
         return _events(self._told(video, EventRequest.of(top, dense, segments)))
 
@@ -280,7 +294,24 @@ def _about_the_model() -> Iterator[None]:
 
 
 def load(model: str | Path | None = None, *, device: Device = "auto") -> VideoCaptioner:
-    """The model that comes with densevid, another by its name (`densevid models` lists them), or one by its folder."""
+    """Load a model once, to caption several videos with it.
+
+        >>> captioner = densevid.load()
+        >>> len(captioner.caption("video.mp4", top=2)) <= 2
+        True
+        >>> captioner.caption("video.mp4", segments=[(0.5, 2.5)])[0].end
+        2.5
+
+    Args:
+        model: A name that `densevid models` lists or the path of a model folder; None is the default model.
+        device: "cpu", "cuda", or "auto" for a GPU where there is one.
+
+    Returns:
+        A captioner with a method `caption(video, top=, dense=, segments=)`.
+
+    Raises:
+        InputError: There is no such model, its folder is damaged, or there is no such device.
+    """
     captioner = VideoCaptioner(find_model(model), device=device)
     _ = captioner.loaded  # now, so that whoever loads a model hears what is wrong with it
     return captioner
@@ -293,10 +324,30 @@ def caption(
     top: int | None = None,
     dense: bool = False,
     segments: Sequence[Span] | None = None,
+    device: Device = "auto",
 ) -> list[Event]:
-    """The events of a video file, in the order of time; `load` the model once to caption several."""
+    """Find the events of one video and write a sentence for each; `load` captions several with one model.
+
+        >>> events = densevid.caption("video.mp4", top=3)
+        >>> len(events) <= 3 and all(0 <= event.start < event.end for event in events)
+        True
+
+    Args:
+        video: The path of a video file, or a track of the features that the model reads (see `extract`).
+        model: A name that `densevid models` lists or the path of a model folder; None is the default model.
+        top: At most so many events that hardly overlap, however unsure the model is of them.
+        dense: Every proposal, overlapping ones too.
+        segments: Spans `(start, end)` in seconds to caption instead of proposed ones.
+        device: "cpu", "cuda", or "auto" for a GPU where there is one.
+
+    Returns:
+        The events in the order of time; of `segments`, in their order and with score 1.
+
+    Raises:
+        InputError: The model or the video cannot be used, or an argument is out of range.
+    """
     choice = EventRequest.of(top, dense, segments)
-    return _events(VideoCaptioner(find_model(model))._told(video, choice))
+    return _events(VideoCaptioner(find_model(model), device=device)._told(video, choice))
 
 
 def _events(told: VideoCaptions | FoundEvents) -> list[Event]:

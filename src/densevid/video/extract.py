@@ -34,7 +34,24 @@ STEPS_AT_ONCE = 8  # the batch at which one core does most pictures a second
 def extract(
     path: Path | str, *, backbone: str | Backbone = DEFAULT, seconds_per_step: float = 0.5, device: Device = "auto"
 ) -> FeatureTrack:
-    """The feature track of one video file; a file that can only be read in part gives a warning and that part."""
+    """Compute the features of one video file.
+
+        >>> track = densevid.extract("video.mp4", backbone="appearance")
+        >>> len(track), track.widths
+        (12, (1280,))
+
+    Args:
+        path: The video file. If it can only be read in part, a warning says so and that part is returned.
+        backbone: What describes the frames, by a name that `densevid extract --help` lists or as a `Backbone`.
+        seconds_per_step: How much time a step of the track covers.
+        device: "cpu", "cuda", or "auto" for a GPU where there is one.
+
+    Returns:
+        The features of every step, with the clock that maps steps to seconds.
+
+    Raises:
+        InputError: The file cannot be read as a video, or there is no such backbone.
+    """
     if not isinstance(path, str | Path):
         raise InputError("extract takes the path of one video; extract_many(inputs, out=STORE) takes several")
     chosen = find_backbone(backbone) if isinstance(backbone, str) else backbone
