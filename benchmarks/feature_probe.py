@@ -49,7 +49,7 @@ def print_probe(store_path: Path | str, clips_path: Path | str) -> None:
 
 
 def accuracy(features: Array, category: Numbers, source: Numbers, seed: int) -> float:
-    """Share of clips whose category is found by a probe that has seen none of their source videos."""
+    """Shard of clips whose category is found by a probe that has seen none of their source videos."""
     scores = _held_out_scores(features, np.eye(category.max() + 1)[category], source, seed)
     return float((scores.argmax(axis=1) == category).mean())
 

@@ -18,9 +18,10 @@ import torch
 
 from densevid.config import Config, load_config
 from densevid.data.annotations import Annotations
-from densevid.data.dataloader import Loader, Plan
-from densevid.data.dataset import Batch, SegmentDataset
-from densevid.data.sources import TracksInMemory
+from densevid.data.dataloader import SegmentLoader, BatchSampler
+from densevid.data.batches import Batch
+from densevid.data.dataset import SegmentDataset
+from densevid.data.sources import InMemoryFeatures
 from densevid.data.vocabulary import Vocabulary
 from densevid.events import Event
 from densevid.model.masked_transformer import MaskedTransformer
@@ -67,9 +68,9 @@ def _batch(config: Config, together: int, device: torch.device) -> Batch:
         starts = random.uniform(0, 60, size=4)
         told[f"v{number}"] = [Event(start, start + 20, SENTENCES[number % len(SENTENCES)]) for start in starts]
     vocabulary = Vocabulary.build(SENTENCES, 1)
-    dataset = SegmentDataset(Annotations(told, {}, []), TracksInMemory(tracks), vocabulary, config)
-    plan = Plan(len(dataset), 0, together)
-    return next(Loader(dataset, plan, device=device).batches(0))
+    dataset = SegmentDataset(Annotations(told, {}, []), InMemoryFeatures(tracks), vocabulary, config)
+    plan = BatchSampler(len(dataset), 0, together)
+    return next(SegmentLoader(dataset, plan, device=device).batches(0))
 
 
 def _learner(config: Config, device: torch.device) -> TrainState:

@@ -31,7 +31,7 @@ import numpy as np
 from benchmarks.hardware import run_measured
 from densevid.config import load_config
 from densevid.data.annotations import read_annotations
-from densevid.data.dataloader import Loader, Plan
+from densevid.data.dataloader import SegmentLoader, BatchSampler
 from densevid.data.dataset import SegmentDataset
 from densevid.errors import InputError
 from densevid.io import write_json, write_text
@@ -89,7 +89,7 @@ def _print_loading(files: DataFiles, workers: int, batches: int = 12) -> None:
     """How many samples a second the loader gives, from files that are in the page cache or are holes."""
     data = prepare(load_config("activitynet"), files, None, None)
     assert isinstance(data.training, SegmentDataset)
-    loaded = Loader(data.training, Plan(32, 0), workers=workers).batches(0)
+    loaded = SegmentLoader(data.training, BatchSampler(32, 0), workers=workers).batches(0)
     next(loaded)
     begun, samples = time.perf_counter(), 0
     for _, batch in zip(range(batches), loaded, strict=False):

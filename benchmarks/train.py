@@ -26,7 +26,7 @@ import torch
 
 from benchmarks.hardware import share_of_peak
 from densevid.config import Config, load_config
-from densevid.data.dataset import Batch
+from densevid.data.batches import Batch
 from densevid.errors import InputError
 from densevid.io import provenance, write_json
 from densevid.model.masked_transformer import MaskedTransformer

@@ -19,8 +19,9 @@ import torch
 from benchmarks.train import VOCABULARY, generated_batch
 from densevid.config import Config
 from densevid.data.annotations import Annotations
-from densevid.data.dataloader import Loader, Plan
-from densevid.data.dataset import Batch, SegmentDataset
+from densevid.data.dataloader import SegmentLoader, BatchSampler
+from densevid.data.batches import Batch
+from densevid.data.dataset import SegmentDataset
 from densevid.data.store.reader import FeatureStore
 from densevid.data.vocabulary import Vocabulary
 from densevid.events import Event
@@ -46,11 +47,11 @@ def measure_feeding(config: Config, batch_size: int, steps: int, workers: int, d
     samples = (WARM_UP + steps + 1) * batch_size
     with tempfile.TemporaryDirectory(prefix="densevid-") as folder:
         dataset = generated_dataset(Path(folder), config, -(-samples // SEGMENTS))
-        plan = Plan(batch_size, seed=0)
+        plan = BatchSampler(batch_size, seed=0)
         ways: dict[str, Callable[[int], Iterator[Batch]]] = {
             "on the device already": lambda epoch: repeat(generated_batch(config, batch_size, device=device.type)),
-            "features on the device": Loader(dataset, plan, device=device, resident=True).batches,
-            f"from a store, {workers} processes": Loader(dataset, plan, workers=workers, device=device).batches,
+            "features on the device": SegmentLoader(dataset, plan, device=device, resident=True).batches,
+            f"from a store, {workers} processes": SegmentLoader(dataset, plan, workers=workers, device=device).batches,
         }
         return [Fed(name, _rate(config, batches(0), steps, device)) for name, batches in ways.items()]
 

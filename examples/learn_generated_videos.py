@@ -17,9 +17,9 @@ import torch
 from densevid.checkpoint import LoadedModel, save_model
 from densevid.config import Config
 from densevid.data.annotations import Annotations
-from densevid.data.dataloader import Loader, Plan
+from densevid.data.dataloader import BatchSampler, SegmentLoader
 from densevid.data.dataset import SegmentDataset
-from densevid.data.sources import TracksInMemory
+from densevid.data.sources import InMemoryFeatures
 from densevid.data.vocabulary import Vocabulary
 from densevid.events import Event, write_events
 from densevid.inference.captioner import Captioner
@@ -97,7 +97,7 @@ def learn(
     torch.manual_seed(config.training.seed)
     sentences = [event.sentence for events in truth.values() for event in events]
     vocabulary = Vocabulary.build(sentences, min_count=1)
-    dataset = SegmentDataset(Annotations(truth, {}, []), TracksInMemory(tracks, RECIPE), vocabulary, config)
+    dataset = SegmentDataset(Annotations(truth, {}, []), InMemoryFeatures(tracks, RECIPE), vocabulary, config)
 
     def show(epoch: int, report: dict[str, float]) -> None:
         if not quiet and (epoch % 10 == 9 or epoch == 0):
@@ -105,7 +105,7 @@ def learn(
             print(f"epoch {epoch + 1:3d}  {parts}", flush=True)
 
     model = MaskedTransformer(config, len(vocabulary))
-    fit(model, Loader(dataset, Plan(config.training.batch_size, config.training.seed)), config, show)
+    fit(model, SegmentLoader(dataset, BatchSampler(config.training.batch_size, config.training.seed)), config, show)
     return LoadedModel(model, config, vocabulary, RECIPE)
 
 

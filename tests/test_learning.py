@@ -13,7 +13,7 @@ from densevid.config import Config
 from densevid.data.annotations import Annotations
 from densevid.data.dataloader import batches
 from densevid.data.dataset import SegmentDataset
-from densevid.data.sources import TracksInMemory
+from densevid.data.sources import InMemoryFeatures
 from densevid.events import Event
 from densevid.inference.captioner import Captioner
 from densevid.model.masked_transformer import MaskedTransformer
@@ -60,7 +60,7 @@ def share_found(loaded: LoadedModel, tracks: dict[str, FeatureTrack], *alike: Ca
 
 def test_the_loss_is_near_zero(learnt: LoadedModel) -> None:
     dataset = SegmentDataset(
-        Annotations(TRUTH, {}, []), TracksInMemory(TRACKS, RECIPE), learnt.vocabulary, learnt.config
+        Annotations(TRUTH, {}, []), InMemoryFeatures(TRACKS, RECIPE), learnt.vocabulary, learnt.config
     )
     (batch,) = batches(dataset, 1000, seed=0, epoch=0)
     with torch.no_grad():

@@ -141,8 +141,8 @@ def _held_out(data: Path, timelines: Path) -> tuple[dict[str, FeatureTrack], dic
         tracks[clip], truth[clip] = clips.track(clip), []
     generator = TimelineGenerator(collection, CHOSEN, seed=1)
     more = [generator.video(index) for index in range(CALIBRATED_ON)]
-    if len(generator.pool.quiet):
-        more += [generator.quiet_video(index) for index in range(QUIET_CALIBRATED_ON)]
+    if len(generator.pool.negatives):
+        more += [generator.negative_video(index) for index in range(QUIET_CALIBRATED_ON)]
     for timeline in more:
         tracks[timeline.video] = timeline.track
         truth[timeline.video] = [Event(*timeline.plan.span(event), "") for event in timeline.plan.events]

@@ -16,8 +16,9 @@ from torch import Tensor
 
 from densevid.checkpoint import load_model
 from densevid.config import Config
-from densevid.data.dataloader import Loader, Plan
-from densevid.data.dataset import Batch, SegmentDataset
+from densevid.data.dataloader import SegmentLoader, BatchSampler
+from densevid.data.batches import Batch
+from densevid.data.dataset import SegmentDataset
 from densevid.io import provenance, write_json
 from densevid.model.masked_transformer import MaskedTransformer
 from densevid.timelines.dataloader import TimelineLoader
@@ -79,7 +80,7 @@ def few_batches(data: Prepared, config: Config, device: torch.device, count: int
     """The first batches of a run's training data, on the device."""
     size = config.training.batch_size
     if isinstance(data.training, SegmentDataset):
-        loaded = Loader(data.training, Plan(size, config.training.seed), device=device).batches(0)
+        loaded = SegmentLoader(data.training, BatchSampler(size, config.training.seed), device=device).batches(0)
     else:
         loaded = TimelineLoader(data.training, size, device=device).batches(0)
     return islice(loaded, count)

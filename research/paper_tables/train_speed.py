@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from itertools import cycle, islice
 
-from densevid.data.dataset import Batch
+from densevid.data.batches import Batch
 from densevid.data.vocabulary import Vocabulary
 from densevid.device import model_of
 from densevid.io import provenance, write_json

@@ -14,6 +14,8 @@ RENAMED_KEYS = {
     "training.quiet_every": "training.negatives_every",
 }
 REMOVED_KEYS = {"training.consensus"}
+# Keys inside hashes that training states of 0.1 hold: with other keys a resumed run would not recognise its data.
+HASHED_EVENTS, HASHED_NEGATIVES = "told", "quiet"
 RENAMED_VERBS = {"expect": "fit-priors"}
 
 

@@ -136,7 +136,7 @@ def test_a_set_of_an_earlier_version_resumes_where_its_videos_fit(
     del about["settings"]["layouts"]
     (out / "timelines.json").write_text(json.dumps(about))
     assert timelines(*words, "--layouts", layouts) == 2
-    assert "does not say its layouts, and its videos are not those of this command" in capsys.readouterr().err
+    assert "does not record its layouts, and its videos are not those of this command" in capsys.readouterr().err
     assert "layouts" not in json.loads((out / "timelines.json").read_text())["settings"]
     assert timelines(*words) == 0
     assert "layouts" in json.loads((out / "timelines.json").read_text())["settings"]

@@ -16,7 +16,7 @@ import torch
 
 from densevid.cli import main
 from densevid.config import load_config
-from densevid.data.dataset import Batch
+from densevid.data.batches import Batch
 from densevid.data.layouts import open_features
 from densevid.events import read_events
 from densevid.training import checkpointing

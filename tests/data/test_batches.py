@@ -13,8 +13,9 @@ from torch.utils.data import DataLoader
 
 from densevid.config import Config, load_config
 from densevid.data.annotations import Annotations, read_annotations
-from densevid.data.dataloader import order
-from densevid.data.dataset import Batch, SegmentDataset
+from densevid.data.batches import Batch
+from densevid.data.dataloader import epoch_order
+from densevid.data.dataset import SegmentDataset
 from densevid.data.store.reader import FeatureStore
 from densevid.data.vocabulary import EOS, INIT, PAD, Vocabulary
 from densevid.errors import InputError
@@ -113,7 +114,7 @@ def test_a_batch_moves_as_a_whole(dataset: SegmentDataset) -> None:
 @pytest.mark.parametrize("start", ["fork", "spawn"])
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 def test_loading_processes_give_the_same_batches(dataset: SegmentDataset, start: str) -> None:
-    sequence = order(len(dataset), seed=1, epoch=0)
+    sequence = epoch_order(len(dataset), seed=1, epoch=0)
     loader = DataLoader(
         dataset,
         batch_size=2,
@@ -132,8 +133,8 @@ def test_loading_processes_give_the_same_batches(dataset: SegmentDataset, start:
 
 
 def test_order_depends_on_seed_and_epoch_alone() -> None:
-    assert order(50, 3, 2) == order(50, 3, 2) and sorted(order(50, 3, 2)) == list(range(50))
-    assert len({tuple(order(50, seed, epoch)) for seed in range(3) for epoch in range(3)}) == 9
+    assert epoch_order(50, 3, 2) == epoch_order(50, 3, 2) and sorted(epoch_order(50, 3, 2)) == list(range(50))
+    assert len({tuple(epoch_order(50, seed, epoch)) for seed in range(3) for epoch in range(3)}) == 9
 
 
 def test_annotations_and_features_that_do_not_meet(tmp_path: Path) -> None:

@@ -21,11 +21,11 @@ WIDTH = 16
 
 
 def write_collection(
-    folder: Path, *, clips: int = 150, seed: int = 0, splits: tuple[str, ...] = ("train", "test"), quiet: int = 0
+    folder: Path, *, clips: int = 150, seed: int = 0, splits: tuple[str, ...] = ("train", "test"), negatives: int = 0
 ) -> Path:
     """Clips of 6 to 24 seconds at two rows a second; each says one action in several ways; sources hold two clips.
 
-    After them `quiet` ones of every split that nobody says anything of: their rows are all alike.
+    After them `negatives` clips without captions in every split: their rows are all alike.
     """
     rng = np.random.default_rng(seed)
     folder.mkdir(parents=True, exist_ok=True)
@@ -43,9 +43,9 @@ def write_collection(
         }
         walk = np.cumsum(rng.normal(size=(length, WIDTH)) * 0.2, axis=0)
         rows.append(topics[action] + rng.normal(size=WIDTH) + walk)
-    for number in range(quiet * len(splits)):
-        entry = {"split": splits[number % len(splits)], "source": f"quiet{number}", "seconds": 10.0, "captions": []}
-        content[f"quiet{number}"] = {**entry, "first_row": sum(map(len, rows)), "rows": 20}
+    for number in range(negatives * len(splits)):
+        entry = {"split": splits[number % len(splits)], "source": f"negative{number}", "seconds": 10.0, "captions": []}
+        content[f"negative{number}"] = {**entry, "first_row": sum(map(len, rows)), "rows": 20}
         rows.append(np.repeat(rng.normal(size=(1, WIDTH)), 20, axis=0))
     (folder / "clips.json").write_text(json.dumps(content))
     np.save(folder / "features.npy", np.concatenate(rows).astype(np.float16))

@@ -6,7 +6,7 @@ from densevid.config import Config
 from densevid.data.vocabulary import Vocabulary
 from densevid.timelines.clips import ClipCollection
 from densevid.timelines.compose import TimelineGenerator
-from densevid.timelines.dataset import TimelineSamples
+from densevid.timelines.dataset import TimelineDataset
 
 
 def settings(**training: object) -> Config:
@@ -19,6 +19,6 @@ def settings(**training: object) -> Config:
     )
 
 
-def make(collection: ClipCollection, **training: object) -> TimelineSamples:
+def make(collection: ClipCollection, **training: object) -> TimelineDataset:
     generator = TimelineGenerator(collection, "train")
-    return TimelineSamples(generator, Vocabulary.build(generator.sentences(), min_count=1), settings(**training))
+    return TimelineDataset(generator, Vocabulary.build(generator.sentences(), min_count=1), settings(**training))

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from densevid.data.feature_rows import blend
 from densevid.errors import InputError
 from densevid.timelines.clips import ClipCollection
 from densevid.timelines.compose import TimelineGenerator
 from densevid.timelines.plan import TimelinePlan
-from densevid.timelines.rows import blend
 from densevid.timelines.sentences import content_words, implied
 from helpers.clip_collections import write_collection
 from research.reports.timelines import dissolve_rates, shots_of_events

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 import torch
 
-from densevid.data.dataloader import Share
-from densevid.data.dataset import Batch
+from densevid.data.batches import Batch
+from densevid.data.dataloader import Shard
 from densevid.data.vocabulary import PAD, Vocabulary
 from densevid.errors import InputError
 from densevid.timelines.clips import ClipCollection
 from densevid.timelines.compose import TimelineGenerator
 from densevid.timelines.dataloader import TimelineLoader
-from densevid.timelines.dataset import TimelineSamples
+from densevid.timelines.dataset import TimelineDataset
 from densevid.timelines.layouts import LayoutTable
 from helpers.clip_collections import write_collection
 from helpers.timeline_setup import make, settings
@@ -71,26 +71,30 @@ def test_clips_stand_beside_every_batch(collection: ClipCollection) -> None:
 
 def test_ranks_share_every_step(collection: ClipCollection) -> None:
     samples = make(collection)
-    shares = [TimelineLoader(samples, 4, Share(rank, 2)) for rank in range(2)]
+    shares = [TimelineLoader(samples, 4, Shard(rank, 2)) for rank in range(2)]
     both = [[*all_batches(share, 0), *all_batches(share, 1)] for share in shares]
     parts = [{int(n) // 64 for batch in batches for n in batch.sample_P} for batches in both]
     assert parts[0] | parts[1] == set(range(48)) and not parts[0] & parts[1]
     with pytest.raises(InputError, match="4 videos is too small for 5 processes"):
-        TimelineLoader(samples, 4, Share(0, 5))
+        TimelineLoader(samples, 4, Shard(0, 5))
     with pytest.raises(InputError, match="1 clips beside them is too small for 2 processes"):
-        TimelineLoader(make(collection, clips_per_batch=1), 4, Share(0, 2))
+        TimelineLoader(make(collection, clips_per_batch=1), 4, Shard(0, 2))
 
 
 def numbers(batch: Batch) -> list[int]:
     return [int(video.split("-")[2]) for video in batch.videos]
 
 
-@pytest.mark.parametrize("quiet", [0, 3])
+@pytest.mark.parametrize("negatives", [0, 3])
 @pytest.mark.parametrize(("size", "ranks"), [(4, 2), (7, 3)])
-def test_a_step_has_the_same_samples_however_many_share_it(tmp_path: Path, quiet: int, size: int, ranks: int) -> None:
-    samples = make(ClipCollection.read(write_collection(tmp_path, quiet=quiet)), clips_per_batch=5, negatives_every=5)
+def test_a_step_has_the_same_samples_however_many_share_it(
+    tmp_path: Path, negatives: int, size: int, ranks: int
+) -> None:
+    samples = make(
+        ClipCollection.read(write_collection(tmp_path, negatives=negatives)), clips_per_batch=5, negatives_every=5
+    )
     whole = all_batches(TimelineLoader(samples, size), 0) + all_batches(TimelineLoader(samples, size), 1)
-    loaders = [TimelineLoader(samples, size, Share(rank, ranks)) for rank in range(ranks)]
+    loaders = [TimelineLoader(samples, size, Shard(rank, ranks)) for rank in range(ranks)]
     shares = [all_batches(loader, 0) + all_batches(loader, 1) for loader in loaders]
     for batch, *parts in zip(whole, *shares, strict=True):
         assert sorted(n for part in parts for n in numbers(part)) == sorted(numbers(batch))
@@ -98,23 +102,23 @@ def test_a_step_has_the_same_samples_however_many_share_it(tmp_path: Path, quiet
         assert batch.clips and beside == sorted(batch.clips.sample_P.tolist())
         assert max(map(len, map(numbers, parts))) - min(map(len, map(numbers, parts))) <= 1
         assert {part.valid_BT.shape[1] for part in parts} == {batch.valid_BT.shape[1]}, "anchors follow the length"
-        assert all(any(not video.endswith("quiet") for video in part.videos) for part in parts)
+        assert all(any(not video.endswith("negative") for video in part.videos) for part in parts)
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_every_process_has_words_to_learn_however_many_videos_are_disguised(tmp_path: Path, ranks: int) -> None:
-    collection = ClipCollection.read(write_collection(tmp_path, quiet=3))
+    collection = ClipCollection.read(write_collection(tmp_path, negatives=3))
     samples = make(collection, channel_permuted=1.0, proposal_loss="overlap", negatives_every=5)
     for rank in range(ranks):
-        for batch in islice(TimelineLoader(samples, 20, Share(rank, ranks)).batches(0), 4):
+        for batch in islice(TimelineLoader(samples, 20, Shard(rank, ranks)).batches(0), 4):
             assert len(batch.sample_P) == 2 // ranks < len(batch.videos)
-    with pytest.raises(InputError, match="every process needs one to tell of"):
-        TimelineLoader(samples, 16, Share(0, 2))
+    with pytest.raises(InputError, match="processes needs one"):
+        TimelineLoader(samples, 16, Shard(0, 2))
 
 
-def test_a_batch_of_quiet_videos_alone_is_refused(tmp_path: Path) -> None:
-    samples = make(ClipCollection.read(write_collection(tmp_path, quiet=3)), negatives_every=1)
-    with pytest.raises(InputError, match="of 4 videos of a batch too many are quiet"):
+def test_a_batch_of_negatives_alone_is_refused(tmp_path: Path) -> None:
+    samples = make(ClipCollection.read(write_collection(tmp_path, negatives=3)), negatives_every=1)
+    with pytest.raises(InputError, match="too many of the 4 videos of a batch have no events"):
         all_batches(TimelineLoader(samples, 4), 0)
 
 
@@ -124,8 +128,8 @@ def test_one_process_has_the_batches_that_sorting_composed_videos_gives(tmp_path
     layouts = LayoutTable(np.linspace(20.0, 60.0, 30), [np.array([[0.0, 0.5], [0.5, 1.0]])] * 30)
     generator = TimelineGenerator(collection, "train", layouts=layouts)
     vocabulary = Vocabulary.build(generator.sentences(), min_count=1)
-    samples = TimelineSamples(generator, vocabulary, settings())
-    assert [samples.usual_steps(index) for index in range(48)] == [samples[index].steps for index in range(48)]
+    samples = TimelineDataset(generator, vocabulary, settings())
+    assert [samples.estimated_steps(index) for index in range(48)] == [samples[index].steps for index in range(48)]
     loader, size = TimelineLoader(samples, 4), 4
     batches = all_batches(loader, 0) + all_batches(loader, 1)
     for group in range(3):

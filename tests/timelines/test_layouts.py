@@ -80,7 +80,7 @@ def test_annotations_become_layouts(tmp_path: Path) -> None:
     assert table.seconds_V.tolist() == [10.0]
     np.testing.assert_allclose(table.spans_V[0], [[0, 0.4], [0.4, 1.0]])
     path.write_text(json.dumps({"bad": bad[0]}))
-    with pytest.raises(InputError, match="no video in it has"):
+    with pytest.raises(InputError, match="no video has a valid duration"):
         LayoutTable.from_annotations(path)
 
 

@@ -6,7 +6,7 @@ import math
 
 import torch
 
-from densevid.data.dataset import Batch
+from densevid.data.batches import Batch
 from densevid.model.anchors import AnchorGrid
 from densevid.model.proposal_decoder import Proposals
 from densevid.training.losses import NEAR, overlap_losses

@@ -12,8 +12,9 @@ from torch import Tensor
 
 from densevid.config import Config
 from densevid.data.annotations import Annotations
-from densevid.data.dataset import Batch, SegmentDataset
-from densevid.data.sources import TracksInMemory
+from densevid.data.batches import Batch
+from densevid.data.dataset import SegmentDataset
+from densevid.data.sources import InMemoryFeatures
 from densevid.data.vocabulary import EOS, INIT, PAD, Vocabulary
 from densevid.errors import InputError
 from densevid.inference.search import greedy
@@ -136,7 +137,7 @@ def test_references_are_all_sentences_of_the_same_times() -> None:
     tracks, truth = generate(0, 2)
     doubled = {video: [*events, *events[:1]] for video, events in truth.items()}
     vocabulary = Vocabulary.build(["a dog"], 1)
-    dataset = SegmentDataset(Annotations(doubled, {}, []), TracksInMemory(tracks, RECIPE), vocabulary, SMALL)
+    dataset = SegmentDataset(Annotations(doubled, {}, []), InMemoryFeatures(tracks, RECIPE), vocabulary, SMALL)
     documents, document_N = documents_of(dataset)
     assert len(documents) == sum(map(len, truth.values())) and sum(map(len, documents)) == len(dataset)
     for video in range(2):

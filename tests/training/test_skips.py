@@ -13,9 +13,10 @@ from torch import multiprocessing as processes
 
 from densevid.config import Config, TrainingConfig
 from densevid.data.annotations import Annotations
-from densevid.data.dataloader import Loader, Plan
-from densevid.data.dataset import Batch, SegmentDataset
-from densevid.data.sources import TracksInMemory
+from densevid.data.batches import Batch
+from densevid.data.dataloader import BatchSampler, SegmentLoader
+from densevid.data.dataset import SegmentDataset
+from densevid.data.sources import InMemoryFeatures
 from densevid.data.vocabulary import Vocabulary
 from densevid.errors import InputError
 from densevid.model.masked_transformer import MaskedTransformer
@@ -69,10 +70,10 @@ def everything(learner: TrainState) -> tuple[dict[str, Tensor], dict[int, dict[s
     return learnt, {number: {name: t.clone() for name, t in slots.items()} for number, slots in state.items()}
 
 
-def loader_of(config: Config) -> Loader:
+def loader_of(config: Config) -> SegmentLoader:
     tracks, truth = generate(0, 4)
-    dataset = SegmentDataset(Annotations(truth, {}, []), TracksInMemory(tracks, RECIPE), VOCABULARY, config)
-    return Loader(dataset, Plan(4, 0))
+    dataset = SegmentDataset(Annotations(truth, {}, []), InMemoryFeatures(tracks, RECIPE), VOCABULARY, config)
+    return SegmentLoader(dataset, BatchSampler(4, 0))
 
 
 def learner_of(config: Config, **named: object) -> BrokenLearner:

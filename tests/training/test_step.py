@@ -7,9 +7,10 @@ import torch
 
 from densevid.config import Config
 from densevid.data.annotations import Annotations
-from densevid.data.dataloader import Loader, Plan
-from densevid.data.dataset import Batch, SegmentDataset
-from densevid.data.sources import TracksInMemory
+from densevid.data.batches import Batch
+from densevid.data.dataloader import BatchSampler, SegmentLoader
+from densevid.data.dataset import SegmentDataset
+from densevid.data.sources import InMemoryFeatures
 from densevid.data.vocabulary import Vocabulary
 from densevid.model.masked_transformer import MaskedTransformer
 from densevid.training.step import total_loss
@@ -30,8 +31,8 @@ VARIANTS = {
 
 
 def batches(config: Config, together: int) -> list[Batch]:
-    dataset = SegmentDataset(Annotations(TRUTH, {}, []), TracksInMemory(TRACKS, RECIPE), VOCABULARY, config)
-    return list(Loader(dataset, Plan(100, 0, together, shuffled=False)).batches(0))
+    dataset = SegmentDataset(Annotations(TRUTH, {}, []), InMemoryFeatures(TRACKS, RECIPE), VOCABULARY, config)
+    return list(SegmentLoader(dataset, BatchSampler(100, 0, together, shuffled=False)).batches(0))
 
 
 def model_of(config: Config) -> MaskedTransformer:

@@ -15,13 +15,13 @@ from safetensors.torch import load_file
 
 from densevid.cli import main
 from densevid.config import Config
-from densevid.data.dataset import Batch
+from densevid.data.batches import Batch
 from densevid.data.vocabulary import Vocabulary
 from densevid.model.masked_transformer import MaskedTransformer
 from densevid.timelines.clips import ClipCollection
 from densevid.timelines.compose import TimelineGenerator
 from densevid.timelines.dataloader import TimelineLoader
-from densevid.timelines.dataset import TimelineSamples
+from densevid.timelines.dataset import TimelineDataset
 from densevid.training import data as prepare
 from densevid.training.rewards import reward_for
 from densevid.training.step import caption_losses, clip_loss, total_loss
@@ -54,13 +54,13 @@ def settings() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def samples(clips: Path) -> TimelineSamples:
+def samples(clips: Path) -> TimelineDataset:
     generator = TimelineGenerator(ClipCollection.read(clips), "train")
-    return TimelineSamples(generator, Vocabulary.build(generator.sentences(), 1), Config().with_values(TINY))
+    return TimelineDataset(generator, Vocabulary.build(generator.sentences(), 1), Config().with_values(TINY))
 
 
 @pytest.fixture(scope="module")
-def batch(samples: TimelineSamples) -> Batch:
+def batch(samples: TimelineDataset) -> Batch:
     return next(TimelineLoader(samples, 4).batches(0))
 
 
@@ -101,7 +101,7 @@ def test_where_clips_alone_teach_words_composed_videos_are_not_read(batch: Batch
     torch.testing.assert_close(total, config.training.word_weight * losses.words)
 
 
-def test_captions_alone_reward_the_clips_and_teach_the_segments(batch: Batch, samples: TimelineSamples) -> None:
+def test_captions_alone_reward_the_clips_and_teach_the_segments(batch: Batch, samples: TimelineDataset) -> None:
     still = {"dropout": 0.0, "input_dropout": 0.0}
     config = Config().with_values(
         {**TINY, "model": TINY["model"] | still, "training": TINY["training"] | {"task": "captions", "reward": "cider"}}

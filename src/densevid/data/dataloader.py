@@ -1,7 +1,7 @@
-"""Loading: which segments make up each batch of an epoch, who of several processes loads which of them, and from where.
+"""SegmentLoader: the batches of an epoch, shuffled, sharded over processes and loaded by workers.
 
-The order of an epoch follows from (seed, epoch) alone. Every step has a batch of all processes together, the same for
-any number of them; each process takes its share of it. A run that stopped in an epoch goes on at a position in it.
+The order of an epoch depends on `(seed, epoch)` alone. A batch is the batch of all processes together and the same for
+any number of them; each process loads its shard. A run resumed within an epoch continues at a position in it.
 """
 
 from __future__ import annotations
@@ -19,30 +19,38 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from densevid.data.dataset import Batch, SegmentDataset, collate
+from densevid.data.batches import Batch, collate
+from densevid.data.dataset import SegmentDataset
 from densevid.errors import InputError
 
-# A forked process has the data at once; others would load torch anew and be sent everything.
-LOADING = "fork" if "fork" in multiprocessing.get_all_start_methods() else None
+# A forked worker has the dataset at once; a spawned one would import torch again and be sent a copy.
+START_METHOD = "fork" if "fork" in multiprocessing.get_all_start_methods() else None
 
-Group = list[int]  # segments of one video that share a row of a batch
+Group = list[int]  # indices of segments of one video that share a row of a batch
 
 
 @dataclass(frozen=True)
-class Share:
-    """The part of every batch that one of several processes loads."""
+class Shard:
+    """The part of every batch that process `rank` of `ranks` loads."""
 
     rank: int = 0
     ranks: int = 1
 
     def of(self, groups: Sequence[Group]) -> list[Group]:
-        """Every `ranks`-th group, so that shares differ by one at most."""
+        """Every `ranks`-th group, so that shards differ in size by one at most."""
         return list(groups[self.rank :: self.ranks])
 
 
 @dataclass(frozen=True)
-class Plan:
-    """How an epoch is cut into batches of `size` videos (of all processes together)."""
+class BatchSampler:
+    """Divides the segments of an epoch into batches.
+
+    Attributes:
+        size: Videos per batch, of all processes together.
+        seed: Seed of the order.
+        segments_per_video: Segments of one video that share a row of a batch, at most.
+        shuffled: False keeps the order of the dataset.
+    """
 
     size: int
     seed: int
@@ -50,9 +58,9 @@ class Plan:
     shuffled: bool = True
 
     def batches(self, dataset: SegmentDataset, epoch: int) -> list[list[Group]]:
-        """All batches of an epoch, of nearly the same size and never more than `size`, unless one would be alone.
+        """All batches of an epoch: of nearly equal size, at most `size`, but never of a single video.
 
-        Behind a kernel as long as the window a batch norm sees one value of each video, and needs two.
+        (After a kernel as long as the window, batch norm sees one value per video, and needs two.)
         """
         groups = self._groups(dataset, epoch)
         count = max(1, min(-(-len(groups) // self.size), len(groups) // 2))
@@ -61,8 +69,8 @@ class Plan:
         return [groups[start:end] for start, end in pairwise(edges)]
 
     def _groups(self, dataset: SegmentDataset, epoch: int) -> list[Group]:
-        """The segments in the order of the epoch, those of a video taken together if they may be."""
-        numbers = order(len(dataset), self.seed, epoch) if self.shuffled else list(range(len(dataset)))
+        """The segments in the order of the epoch, those of one video grouped by `segments_per_video`."""
+        numbers = epoch_order(len(dataset), self.seed, epoch) if self.shuffled else list(range(len(dataset)))
         if self.segments_per_video == 1:
             return [[number] for number in numbers]
         number_N = np.array(numbers)
@@ -70,82 +78,103 @@ class Plan:
         rank_N = np.arange(len(number_N)) - dataset.first_V[dataset.video_N[number_N]]
         groups = np.split(number_N, np.flatnonzero(rank_N % self.segments_per_video == 0)[1:])
         if self.shuffled:
-            groups = [groups[index] for index in order(len(groups), self.seed, epoch)]
+            groups = [groups[index] for index in epoch_order(len(groups), self.seed, epoch)]
         return [group.tolist() for group in groups]
 
 
-def order(count: int, seed: int, epoch: int) -> list[int]:
-    """The order of the samples in an epoch: a function of seed and epoch alone."""
+def epoch_order(count: int, seed: int, epoch: int) -> list[int]:
+    """A permutation of `range(count)` that depends on seed and epoch alone."""
     permuted: list[int] = np.random.default_rng([seed, epoch]).permutation(count).tolist()
     return permuted
 
 
 def batches(dataset: SegmentDataset, size: int, *, seed: int, epoch: int) -> Iterator[Batch]:
-    """All samples of one epoch in its own order, loaded by this process."""
-    return iter(Loader(dataset, Plan(size, seed)).batches(epoch))
+    """The shuffled batches of one epoch, loaded by this process."""
+    return iter(SegmentLoader(dataset, BatchSampler(size, seed)).batches(epoch))
 
 
-class Loader:
-    """The batches of a dataset, this process's share of each, read by `workers` other processes or by this one."""
+class SegmentLoader:
+    """The batches of a `SegmentDataset`.
+
+    Args:
+        dataset: The segments.
+        sampler: Divides an epoch into batches.
+        shard: The part of each batch that this process loads; all of it by default.
+        workers: Loader processes; 0 loads in this process.
+        device: Where batches are moved to.
+        resident: Keep all features on the device as one float16 table and gather batches there.
+
+    Raises:
+        InputError: A batch has fewer videos than there are processes, or features do not fit into float16.
+    """
 
     def __init__(
         self,
         dataset: SegmentDataset,
-        plan: Plan,
-        share: Share | None = None,
+        sampler: BatchSampler,
+        shard: Shard | None = None,
         *,
         workers: int = 0,
         device: torch.device | str = "cpu",
         resident: bool = False,
     ) -> None:
-        self.dataset, self.plan, self.share = dataset, plan, share or Share()
+        self.dataset, self.sampler, self.shard = dataset, sampler, shard or Shard()
         self.workers, self.device = workers, torch.device(device)
         self.features = ResidentFeatures(dataset, self.device) if resident else None
-        self._planned = lru_cache(maxsize=2)(lambda epoch: self.plan.batches(self.dataset, epoch))
+        self._planned = lru_cache(maxsize=2)(lambda epoch: self.sampler.batches(self.dataset, epoch))
         self.sizes(0)
 
     def steps(self, epoch: int) -> int:
-        """How many batches an epoch has."""
+        """Number of batches in an epoch."""
         return len(self._planned(epoch))
 
     def sizes(self, epoch: int) -> list[int]:
-        """Videos in each batch, over all processes; an error if there are more processes than that."""
+        """Videos in each batch of an epoch, over all processes.
+
+        Raises:
+            InputError: There are more processes than videos in a batch.
+        """
         sizes = [len(groups) for groups in self._planned(epoch)]
-        if min(sizes) < self.share.ranks:
-            reason = f"a batch of {min(sizes)} videos is too small for {self.share.ranks} processes"
+        if min(sizes) < self.shard.ranks:
+            reason = f"a batch of {min(sizes)} videos is too small for {self.shard.ranks} processes"
             raise InputError(f"{reason}; raise training.batch_size or start fewer")
         return sizes
 
     def batches(self, epoch: int, position: int = 0) -> Iterator[Batch]:
-        """The batches of an epoch from a position on, on the device."""
-        groups = [self.share.of(batch) for batch in self._planned(epoch)[position:]]
+        """Iterate over the batches of an epoch, on the device.
+
+        Args:
+            epoch: Number of the epoch, from 0.
+            position: First batch, for a run that was interrupted.
+        """
+        groups = [self.shard.of(batch) for batch in self._planned(epoch)[position:]]
         loader: DataLoader[Batch] = DataLoader(
-            ErrorsHandedOver(_WholeBatches(self.dataset, with_features=self.features is None)),
+            CatchErrors(_WholeBatches(self.dataset, with_features=self.features is None)),
             batch_size=None,
-            sampler=groups,  # an index of the dataset is a list of groups
+            sampler=groups,  # an index of this dataset is the list of groups of a batch
             num_workers=self.workers,
             pin_memory=self.device.type == "cuda" and torch.cuda.is_available(),
-            generator=torch.Generator(),  # of its own: a new loader must not move the run's random numbers
-            worker_init_fn=leave_inherited,
-            multiprocessing_context=LOADING if self.workers else None,
+            generator=torch.Generator(),  # its own: a new DataLoader would advance the run's random numbers
+            worker_init_fn=freeze_inherited,
+            multiprocessing_context=START_METHOD if self.workers else None,
         )
-        for batch in raising(loader):
+        for batch in raise_errors(loader):
             moved = batch.to(self.device)
             yield moved if self.features is None else self.features.fill(moved)
 
     def close(self) -> None:
-        """Nothing stays open between epochs."""
+        """Does nothing: no worker outlives an epoch."""
 
 
-def leave_inherited(worker: int) -> None:
-    """A loading process must not collect garbage of its parent: tensors on a GPU can be freed there alone."""
+def freeze_inherited(worker: int) -> None:
+    """`worker_init_fn` that keeps a forked worker from collecting its parent's garbage, which may hold GPU tensors."""
     gc.freeze()
 
 
-class ErrorsHandedOver(Dataset[Any]):
-    """A dataset that gives what is wrong with an item in its place, for `raising` to raise.
+class CatchErrors(Dataset[Any]):
+    """Wraps a dataset so that an item that fails is returned as its exception, for `raise_errors` to raise.
 
-    An error that leaves a loading process would arrive with the process's traceback as a part of its text.
+    A `DataLoader` worker that raises would put its traceback into the message.
     """
 
     def __init__(self, dataset: Dataset[Any]) -> None:
@@ -158,8 +187,8 @@ class ErrorsHandedOver(Dataset[Any]):
             return error
 
 
-def raising(loaded: Iterable[Any]) -> Iterator[Any]:
-    """What was loaded; an error that was handed over is raised here, as it was in the loading process."""
+def raise_errors(loaded: Iterable[Any]) -> Iterator[Any]:
+    """Iterate over loaded items and raise those that are exceptions (see `CatchErrors`)."""
     for item in loaded:
         if isinstance(item, Exception):
             raise item
@@ -167,7 +196,7 @@ def raising(loaded: Iterable[Any]) -> Iterator[Any]:
 
 
 class _WholeBatches(Dataset[Batch]):
-    """A dataset whose index is the list of groups of a batch."""
+    """Adapts a dataset to batches: an index is the list of groups of a batch, an item is the collated batch."""
 
     def __init__(self, dataset: SegmentDataset, *, with_features: bool) -> None:
         self.dataset, self.with_features = dataset, with_features
@@ -178,7 +207,7 @@ class _WholeBatches(Dataset[Batch]):
 
 
 class ResidentFeatures:
-    """The features of a whole dataset as one float16 table on the device, from which batches are gathered."""
+    """All features of a dataset as one float16 table on the device, from which batches are gathered."""
 
     def __init__(self, dataset: SegmentDataset, device: torch.device) -> None:
         steps_V = torch.from_numpy(dataset.steps_V)
@@ -195,7 +224,7 @@ class ResidentFeatures:
             part_TF.copy_(torch.from_numpy(values))
 
     def fill(self, batch: Batch) -> Batch:
-        """The batch with its features."""
+        """Gather the features of a batch."""
         row_B = torch.tensor([self.row[video] for video in batch.videos]).to(batch.valid_BT.device)
         return replace(batch, features_BTF=self._gather(row_B, batch.valid_BT))
 

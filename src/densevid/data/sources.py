@@ -96,7 +96,7 @@ def streams_text(streams: Streams) -> str:
     return " + ".join(f"{name} {width}" for name, width in streams)
 
 
-class TracksInMemory:
+class InMemoryFeatures:
     """Tracks that are already there, as a FeatureSource: generated ones, or those of a single video."""
 
     def __init__(self, tracks: Mapping[str, FeatureTrack], recipe: FeatureRecipe | None = None) -> None:

@@ -1,9 +1,9 @@
-"""ClipCollection: a folder of trimmed, captioned clips, the raw material of composed timelines.
+"""ClipCollection: a folder of trimmed, captioned clips, from which timelines are composed.
 
-The folder holds `clips.json`, `{clip: {"split", "seconds", "captions", "source"}}`, and with it either `features.npy`
-(rows x width; the rows of a clip are `first_row .. first_row + rows`) or `clips/<clip>.mp4`. Splits are made by
-source: the video that clips were cut from. `<split>-dev` is a tenth of a split's sources and `<split>-fit` the rest;
-`<split>-fold0` to `-fold4` are fifths, and `<split>-but0` to `-but4` what each of them leaves.
+The folder holds `clips.json`, `{clip: {"split", "seconds", "captions", "source"}}`, and either `features.npy` (rows x
+width; the rows of a clip are `first_row .. first_row + rows`) or `clips/<clip>.mp4`. `source` is the video that a clip
+was cut from; parts of a split never share a source: `<split>-dev` is a tenth of the sources and `<split>-fit` the rest,
+`<split>-fold0` to `-fold4` are fifths, and `<split>-but0` to `-but4` everything except that fifth.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ STREAM = "clip"
 
 @dataclass(frozen=True, slots=True)
 class Clip:
-    """One trimmed clip: where it comes from, how long it is, what people say about it."""
+    """One trimmed clip with its captions; its features are rows `first_row .. first_row + rows` of the collection's."""
 
     name: str
     split: str
@@ -48,18 +48,34 @@ class Clip:
 
 @dataclass(frozen=True, eq=False)
 class ClipCollection:
-    """All clips of a folder and their features, where there are any."""
+    """The clips of a folder.
+
+    Attributes:
+        folder: The folder.
+        clips: All clips, in the order of clips.json.
+        features: Their features, rows x width; None if the collection holds videos alone.
+        extracted: The source of the features if they are not those of features.npy.
+    """
 
     folder: Path
     clips: tuple[Clip, ...]
     features: FloatArray | None = None
-    extracted: FeatureSource | None = None  # where the features come from if not from features.npy
+    extracted: FeatureSource | None = None
 
     @classmethod
     def read(cls, folder: Path | str, *, pixels: bool = False, features: Path | None = None) -> ClipCollection:
-        """Read a collection; `pixels` asks for the clips' files even where there are features.
+        """Read a collection.
 
-        `features` is a folder of features that were extracted from the clips; it replaces features.npy.
+        Args:
+            folder: The folder with clips.json.
+            pixels: Use the clips' videos even if there are features.
+            features: Features extracted from the clips (a store or another layout), to use instead of features.npy.
+
+        Returns:
+            The collection.
+
+        Raises:
+            InputError: A file is missing or invalid, or the features hold NaN.
         """
         folder = Path(folder)
         content = read_json(folder / "clips.json")
@@ -88,14 +104,15 @@ class ClipCollection:
         return self.folder / "clips" / f"{clip.name}.mp4"
 
     def splits(self) -> list[str]:
-        """The names that `split` knows: those of clips.json, and those of their parts."""
+        """All names that `split` accepts: the splits of clips.json, and their parts."""
         named = sorted({clip.split for clip in self.clips})
         return named + [f"{name}-{part}" for name in named for part in PARTS if f"{name}-{part}" not in named]
 
     def split(self, name: str) -> list[Clip]:
-        """The clips of a split or of a part of it; a part has its sources to itself.
+        """The clips of a split, or of a part of it (see the module).
 
-        `-dev` is a tenth and `-fit` the rest; `-fold0` to `-fold4` are fifths, and `-but0` to `-but4` what each leaves.
+        Raises:
+            InputError: There is no such split, or it is too small to be divided.
         """
         if name not in self.splits():
             named = sorted({clip.split for clip in self.clips})
@@ -112,13 +129,13 @@ class ClipCollection:
 
     @cached_property
     def seconds_per_row(self) -> float:
-        """How much time one row of the features stands for."""
+        """Seconds per feature row, the median over the clips."""
         seconds, rows = (np.array([getattr(clip, key) for clip in self.clips]) for key in ("seconds", "rows"))
         return round(float(np.median(seconds / rows)), 4)
 
     @property
     def streams(self) -> Streams:
-        """The features as one stream, or as they were extracted."""
+        """Name and width of each feature stream."""
         if self.extracted is not None:
             return self.extracted.streams
         assert self.features is not None
@@ -126,9 +143,9 @@ class ClipCollection:
 
     @property
     def recipe(self) -> FeatureRecipe:
-        """What is known of how the features were made: their width and rate, the same for all collections like it.
+        """How the features were made: the recipe of the extraction, or their width and rate for features.npy.
 
-        The numbers themselves do not enter: a model trained on one collection reads another that was made alike.
+        The values do not enter: a model trained on one collection reads another that was made in the same way.
         """
         if self.extracted is not None and self.extracted.recipe is not None:
             return self.extracted.recipe
@@ -137,7 +154,7 @@ class ClipCollection:
 
     @property
     def fingerprint(self) -> str:
-        """A hash of the features and of whose they are, wherever they come from."""
+        """A hash of the clips' names and features."""
         digest = hashlib.sha256("".join(f"{clip.name}\0{clip.rows}\n" for clip in self.clips).encode())
         if self.features is not None:
             digest.update(f"{self.features.shape}\0{self.features.dtype}".encode())
@@ -146,12 +163,12 @@ class ClipCollection:
 
     @property
     def reduction(self) -> Reduction | None:
-        """What the extracted features were reduced by."""
+        """The PCA that reduced the extracted features, if any."""
         return reduction_of(self.extracted)
 
 
 def _with_extracted(folder: Path, clips: Sequence[Clip], source: FeatureSource, where: Path) -> ClipCollection:
-    """The clips that features were extracted from; its rows are theirs, one clip after the other."""
+    """A collection with extracted features: the clips that have any, their rows one clip after the other."""
     clips = [clip for clip in clips if clip.name in source]
     if not clips:
         raise InputError(f"{folder}: none of its clips has features there; they are named by clip, as in clips.json")
@@ -167,7 +184,7 @@ def _with_extracted(folder: Path, clips: Sequence[Clip], source: FeatureSource, 
 
 
 def share_of(text: str, purpose: str) -> float:
-    """A number in [0, 1) that depends on the text and the purpose alone: the same on every machine, for ever."""
+    """Hash a text to a number in [0, 1), the same on every machine; `purpose` is a salt."""
     return int.from_bytes(hashlib.sha256(f"{purpose}\0{text}".encode()).digest()[:8], "big") / 2**64
 
 
@@ -212,12 +229,12 @@ def _clip(where: str, name: str, entry: Any) -> Clip:
 
 
 def _sentences(captions: Iterable[str]) -> tuple[str, ...]:
-    """Each sentence once, with its white space tidied."""
+    """Each sentence once, with white space normalised."""
     return tuple(dict.fromkeys(text for caption in captions if (text := " ".join(caption.split()))))
 
 
 def _open_features(path: Path) -> FloatArray:
-    """Map the array into memory; a file that is not such an array is an InputError."""
+    """Memory-map features.npy."""
     try:
         features: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
@@ -239,7 +256,7 @@ def _check_rows(path: Path, clips: Sequence[Clip], rows: int) -> None:
 
 
 def _require_numbers(path: Path, clips: Sequence[Clip], values_RF: FloatArray) -> None:
-    """Look at the rows of every clip once: in a composed video nobody would find the clip again."""
+    """Refuse NaN and infinity, naming the clip: in a composed video it could not be found again."""
     for clip in clips:
         finite_TF = np.isfinite(values_RF[clip.first_row : clip.first_row + clip.rows])
         if not finite_TF.all():

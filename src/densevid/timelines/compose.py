@@ -1,8 +1,8 @@
-"""Composed timelines: trimmed captioned clips become untrimmed videos with events, without end and reproducible.
+"""TimelineGenerator: composes untrimmed videos with events from trimmed captioned clips, reproducibly and without end.
 
-`TimelineGenerator(collection, split, seed).video(index)` depends on these four alone: training asks for ever higher
-indices, in any order and on any rank, and validation for the same first hundred again and again.
-`quiet_video(index)` is one in which nothing happens, where the collection has footage for it.
+`TimelineGenerator(collection, split, seed).video(index)` depends on these four values alone, so training can use ever
+higher indices, in any order and in any process, and validation the same first hundred in every epoch.
+`negative_video(index)` is a video without events, for collections that have clips without captions.
 """
 
 from __future__ import annotations
@@ -18,18 +18,17 @@ from densevid.timelines.clips import ClipCollection, share_of
 from densevid.timelines.footage import FEWEST_TEXTS, FootagePool
 from densevid.timelines.layouts import Layout, LayoutTable
 from densevid.timelines.plan import Shot, TimelinePlan, draw_dissolves, draw_ring, draw_window
-from densevid.timelines.rows import FootageRows
 from densevid.tracks import Clock, FeatureTrack, FloatArray
 
 FRAME_RATE = 25
 LAYOUTS_TRIED = 200
-QUIET = 11  # sets the draws of quiet videos apart from those of videos with events
-MOST_QUIET_CLIPS = 3  # of one video
+NEGATIVE_DRAWS = 11  # seed: videos without events
+MOST_NEGATIVE_CLIPS = 3  # of one video
 
 
 @dataclass(frozen=True, eq=False)
 class Timeline:
-    """One composed video at feature level: its track, and the plan it was made by with its events."""
+    """A composed video: its feature track, and the plan it was composed by, which holds its events."""
 
     video: str
     track: FeatureTrack
@@ -37,7 +36,18 @@ class Timeline:
 
 
 class TimelineGenerator:
-    """Composed videos by index."""
+    """Composed videos by index.
+
+    Args:
+        collection: The clips.
+        split: The split of the collection whose clips are used.
+        seed: Another seed gives other videos.
+        layouts: Where events lie; by default layouts of real videos that come with the package, those for training or
+            those held out, depending on the split.
+
+    Raises:
+        InputError: The split does not exist or has too few clips with captions.
+    """
 
     def __init__(
         self, collection: ClipCollection, split: str, seed: int = 0, *, layouts: LayoutTable | None = None
@@ -59,20 +69,24 @@ class TimelineGenerator:
         return f"{self.split}-{self.seed}-{index:06d}"
 
     def sentences(self) -> list[str]:
-        """All that people said of the clips that events are made of: what a vocabulary is built from."""
+        """The captions of all clips that events are made of, to build a vocabulary from."""
         return [caption for clip in self.pool.events.clips for caption in clip.captions]
 
-    def usual_ticks(self, index: int, *, quiet: bool = False) -> int:
-        """How long a video is, without planning it, which takes far longer.
+    def estimated_ticks(self, index: int, *, negative: bool = False) -> int:
+        """The length of a video without planning it, which would take far longer.
 
-        That is the length of the first layout that is drawn for it. Where no cast is found for that one, another is
-        taken, and the video has another length.
+        This is the length of the first layout drawn for it. If that one cannot be filled with clips, the video gets
+        another layout and has another length.
         """
-        rng = np.random.default_rng((*self._entropy, QUIET, index) if quiet else (*self._entropy, index))
+        rng = np.random.default_rng((*self._entropy, NEGATIVE_DRAWS, index) if negative else (*self._entropy, index))
         return self._first_layout(rng).ticks
 
     def plan(self, index: int) -> TimelinePlan:
-        """What a video shows and when; no footage is touched."""
+        """Plan a video; no features are read.
+
+        Raises:
+            InputError: The split has not enough clips to fill any layout.
+        """
         rng = np.random.default_rng((*self._entropy, index))
         for _ in range(LAYOUTS_TRIED):
             layout = self._layout(int(rng.integers(len(self.layouts))))
@@ -81,48 +95,61 @@ class TimelineGenerator:
                 return plan
         raise self._unfilled()
 
-    def quiet_plan(self, index: int) -> TimelinePlan:
-        """A video as long as any other that shows quiet clips alone, each as it is, round and round."""
-        quiet = self.pool.quiet
-        if not len(quiet):
+    def negative_plan(self, index: int) -> TimelinePlan:
+        """Plan a video without events: clips without captions in a loop, as long as a video with events.
+
+        Raises:
+            InputError: The split has no clips without captions.
+        """
+        clips = self.pool.negatives
+        if not len(clips):
             raise InputError(f"split {self.split!r} of {self.collection.folder}: no clip is without captions")
-        rng = np.random.default_rng((*self._entropy, QUIET, index))
+        rng = np.random.default_rng((*self._entropy, NEGATIVE_DRAWS, index))
         ticks = self._first_layout(rng).ticks
-        cast = rng.permutation(len(quiet))[: int(rng.integers(1, MOST_QUIET_CLIPS + 1))].tolist()
-        ring = draw_ring(rng, quiet, cast, float(quiet.ticks_N.max()), mixed=True)
+        cast = rng.permutation(len(clips))[: int(rng.integers(1, MOST_NEGATIVE_CLIPS + 1))].tolist()
+        ring = draw_ring(rng, clips, cast, float(clips.ticks_N.max()), mixed=True)
         shown = draw_window(rng, ring, ticks)
-        shots = [Shot(quiet.clips[clip], int(quiet.ticks_N[clip]), first, length) for clip, first, length in shown]
+        shots = [Shot(clips.clips[clip], int(clips.ticks_N[clip]), first, length) for clip, first, length in shown]
         return TimelinePlan(self.tick, shots, draw_dissolves(rng, shots, self.tick), [])
 
-    def planned(self, index: int, *, quiet: bool = False) -> tuple[str, TimelinePlan]:
-        """The id of a video, with or without events, and its plan."""
-        return (f"{self.name(index)}-quiet", self.quiet_plan(index)) if quiet else (self.name(index), self.plan(index))
+    def planned(self, index: int, *, negative: bool = False) -> tuple[str, TimelinePlan]:
+        """The id and the plan of a video with events, or of one without."""
+        if negative:
+            return f"{self.name(index)}-negative", self.negative_plan(index)
+        return self.name(index), self.plan(index)
 
     def video(self, index: int) -> Timeline:
-        """A video at feature level."""
-        return self._composed(*self.planned(index))
+        """Compose a video with events."""
+        return self._timeline(*self.planned(index))
 
-    def quiet_video(self, index: int) -> Timeline:
-        """A video without events at feature level."""
-        return self._composed(*self.planned(index, quiet=True))
+    def negative_video(self, index: int) -> Timeline:
+        """Compose a video without events."""
+        return self._timeline(*self.planned(index, negative=True))
 
     @property
     def footage(self) -> FloatArray:
-        """The features of all clips."""
+        """The features of all clips, rows x width.
+
+        Raises:
+            InputError: The collection has videos alone.
+        """
         if self.collection.features is None:
             raise InputError(f"{self.collection.folder}: has no features.npy; its timelines are made of pictures")
         return self.collection.features
 
-    def _composed(self, name: str, plan: TimelinePlan) -> Timeline:
-        values_TF, clock = FootageRows.of(plan).blended(self.footage), Clock.uniform(self.tick)
-        recipe = self.collection.recipe.id
-        return Timeline(name, FeatureTrack(values_TF, clock, self.collection.streams, recipe, plan.seconds), plan)
+    def track(self, plan: TimelinePlan) -> FeatureTrack:
+        """Compose the features of a plan."""
+        values_TF, clock = plan.feature_rows().blended(self.footage), Clock.uniform(self.tick)
+        return FeatureTrack(values_TF, clock, self.collection.streams, self.collection.recipe.id, plan.seconds)
+
+    def _timeline(self, name: str, plan: TimelinePlan) -> Timeline:
+        return Timeline(name, self.track(plan), plan)
 
     def _unfilled(self) -> InputError:
-        """The error for clips that no timeline can be made of."""
+        """The error for a split that cannot fill any layout."""
         where, clips = f"split {self.split!r} of {self.collection.folder}", self.pool.events.clips
-        if untold := sum(len(clip.captions) < FEWEST_TEXTS for clip in clips):
-            short = f"{untold} of the {len(clips)} clips that are not background have fewer"
+        if scarce := sum(len(clip.captions) < FEWEST_TEXTS for clip in clips):
+            short = f"{scarce} of the {len(clips)} clips that are not background have fewer"
             need = f"an event needs {FEWEST_TEXTS} sentences"
             return InputError(f"{where}: {need}, and {short}; the others cannot fill a timeline")
         return InputError(f"{where}: its clips are too few to fill a timeline")

@@ -1,13 +1,13 @@
-"""The same video as nobody has seen it: the features' axes change places and signs, by chance, for a whole video.
+"""TimelineDataset: composed training videos as a PyTorch `Dataset` without end.
 
-What belongs together in time stays together, and nothing else: lengths and distances are kept, but no clip can be
-known again. From few clips a network learns them by heart instead of what makes an event; of a disguised video it can
-only learn the latter. Axes swap within groups of neighbours, so that principal components keep about their spread.
+Sample i is timeline i of a generator, with some of its events and one sentence for each. It depends on the generator's
+seed and on i alone, so a resumed run sees the samples it would have seen; `timelines.dataloader` decides which samples
+share a batch.
 
-Training data without end: every epoch asks for timelines that nobody has seen, composed by the loading processes.
-
-Sample i depends on the generator's seed and i alone; which samples share a step is for `timeline_loading`. So a run
-that stopped goes on with the very samples it would have seen.
+A share of the samples has its feature channels permuted, by a random permutation and random signs that are the same at
+all steps of a video. Distances between steps stay as they are, but no clip can be recognised: from few clips a network
+would otherwise memorise the clips instead of learning what delimits an event. Channels are permuted within groups of
+neighbours, so that principal components keep roughly their variance.
 """
 
 from __future__ import annotations
@@ -21,38 +21,47 @@ import torch
 from torch.utils.data import Dataset
 
 from densevid.config import Config
-from densevid.data.dataset import Sample, encode_all, hash_of_clips
+from densevid.data.batches import Sample
+from densevid.data.dataset import encode_all
+from densevid.data.feature_rows import FeatureRows
 from densevid.data.vocabulary import Vocabulary
 from densevid.errors import InputError
+from densevid.io import hash_of
+from densevid.legacy import HASHED_NEGATIVES
 from densevid.timelines.clips import Clip
 from densevid.timelines.compose import TimelineGenerator
 from densevid.timelines.footage import SHORTEST_CROP
-from densevid.timelines.rows import FootageRows
 from densevid.tracks import FeatureRecipe, FloatArray
 from densevid.video.reduction import Reduction
 
-GROUP = 16  # neighbouring axes that swap places with each other
+GROUP = 16  # neighbouring channels that are permuted among each other
+EVENT_DRAWS, CLIP_DRAWS = 7, 8  # seeds: events with their sentences, and single clips
+MAX_SEGMENTS = 64  # more than any video has: spaces out the segment indices of different videos
+LONGEST_CLIP = 64  # steps of a single clip that are shown at most
 
 
 def channel_permuted(features_TF: FloatArray, rng: np.random.Generator) -> FloatArray:
-    """T x F in other axes, the same at all steps."""
+    """Permute the channels of a T x F array within groups and flip signs at random, alike at all steps."""
     width = features_TF.shape[1]
     place_F = np.argsort(np.arange(width) // GROUP + rng.random(width))
     sign_F = rng.choice(np.array([-1, 1], dtype=features_TF.dtype), width)
     return np.asarray(features_TF)[:, place_F] * sign_F
 
 
-CHOICE, CLIP_CHOICE = 7, 8  # set the draws of events with their sentences, and of clips, apart from those of videos
-SEGMENTS_APART = 64  # more than any video gives: keeps the numbers of segments of different videos apart
-LONGEST_CLIP = 64  # steps; of a longer one a part is shown
+class TimelineDataset(Dataset[Sample]):
+    """Composed videos by index; `clip(i)` is a random single clip.
 
+    `len` is the number of videos per epoch (`training.timelines`), but any index is valid. If the split has clips
+    without captions, every `training.negatives_every`-th video is a negative: it shows these alone and has no events.
+    A share of the videos (`training.channel_permuted`) has permuted channels; these have events but no sentences.
 
-class TimelineSamples(Dataset[Sample]):
-    """Sample i is timeline i with some of its events and a sentence for each; `clip(i)` is a clip by chance.
+    Args:
+        generator: Composes the videos.
+        vocabulary: Encodes their sentences.
+        config: `model.window`, `features.widths` and the settings of `training` are used.
 
-    `len` is the number of videos of an epoch (`training.timelines`); any index beyond it works, too. Where the split
-    has negatives (clips without captions), one video in `training.negatives_every` shows these alone: it has no events.
-    A share of the videos is disguised (`training.channel_permuted`): these have events and no sentences.
+    Raises:
+        InputError: The clips' features have other widths than the settings.
     """
 
     def __init__(self, generator: TimelineGenerator, vocabulary: Vocabulary, config: Config) -> None:
@@ -62,18 +71,15 @@ class TimelineSamples(Dataset[Sample]):
         self.segments_per_video, self.sentences_per_clip = settings.segments_per_video, settings.sentences_per_clip
         self.clips_per_batch, self.negatives_every = settings.clips_per_batch, settings.negatives_every
         self.channel_permuted = settings.channel_permuted
-        self.told = self._told(whole=settings.task == "captions")
+        self.caption_clips = self._caption_clips(with_background=settings.task == "captions")
         self.shortest_batch = min(self.window, max(config.model.kernels))
         widths = tuple(width for _, width in generator.collection.streams)
         if widths != config.features.widths:
             raise InputError(f"the clips' features are {widths} wide, the settings want {config.features.widths}")
 
-    def _told(self, *, whole: bool) -> Sequence[Clip]:
-        """The clips that words are learnt from: those that events are made of.
-
-        Where no events are looked for, background is told of as well: the `whole` split.
-        """
-        if not whole:
+    def _caption_clips(self, *, with_background: bool) -> Sequence[Clip]:
+        """The clips whose captions are trained on: those that events are made of, or all of the split."""
+        if not with_background:
             return self.generator.pool.events.clips
         return [clip for clip in self.generator.collection.split(self.generator.split) if clip.captions]
 
@@ -87,73 +93,95 @@ class TimelineSamples(Dataset[Sample]):
 
     @property
     def reduction(self) -> Reduction | None:
-        """What they were reduced by."""
+        """The PCA that reduced the clips' features, if any."""
         return self.generator.collection.reduction
 
     @property
     def fingerprint(self) -> dict[str, object]:
-        """What tells these samples from others at a glance."""
+        """What identifies the samples: the split, its size, and the length of the first video."""
         first = self.generator.plan(0)
-        quiet = {"quiet": len(self.generator.pool.quiet)} if self.has_quiet else {}
-        return {"split": self.generator.split, "clips": len(self.generator.pool.events), "first": first.seconds} | quiet
+        negatives = {HASHED_NEGATIVES: len(self.generator.pool.negatives)} if self.has_negatives else {}
+        clips = len(self.generator.pool.events)
+        return {"split": self.generator.split, "clips": clips, "first": first.seconds} | negatives
 
     @cached_property
     def content(self) -> str:
-        """A hash of all that can be learnt from them."""
-        return hash_of_clips(self.generator)
+        """A hash of the split's clips with their captions and features, by which a resumed run recognises its data."""
+        generator, collection = self.generator, self.generator.collection
+        clips = collection.split(generator.split)
+        return hash_of(
+            {
+                "clips": [(clip.name, clip.source, clip.seconds, clip.captions, clip.rows) for clip in clips],
+                "seconds_per_step": generator.tick,
+                "streams": collection.streams,
+                "recipe": collection.recipe.id,
+                "features": collection.fingerprint,
+            }
+        )
 
     @property
-    def has_quiet(self) -> bool:
-        """Whether there is footage for videos in which nothing happens."""
-        return len(self.generator.pool.quiet) > 0
+    def has_negatives(self) -> bool:
+        """Whether the split has clips without captions, of which videos without events are made."""
+        return len(self.generator.pool.negatives) > 0
 
-    def is_quiet(self, index: int) -> bool:
-        """Whether nothing happens in a video."""
-        return self.has_quiet and index % self.negatives_every == self.negatives_every - 1
+    def is_negative(self, index: int) -> bool:
+        """Whether a sample is a video without events."""
+        return self.has_negatives and index % self.negatives_every == self.negatives_every - 1
 
-    def usual_steps(self, index: int) -> int:
-        """How long sample `index` is, told without composing it; see `TimelineGenerator.usual_ticks`."""
-        return min(self.window, self.generator.usual_ticks(index, quiet=self.is_quiet(index)))
+    def estimated_steps(self, index: int) -> int:
+        """The length of a sample without composing it; see `TimelineGenerator.estimated_ticks`."""
+        return min(self.window, self.generator.estimated_ticks(index, negative=self.is_negative(index)))
 
     def summary(self) -> str:
-        """One line."""
+        """What the samples are composed of, on one line."""
         pool = self.generator.pool
         clips = f"{len(pool.events):,} clips, {len(pool.background):,} more as background"
-        clips += f", {len(pool.quiet):,} of them quiet" if self.has_quiet else ""
+        clips += f", {len(pool.negatives):,} of them without captions" if self.has_negatives else ""
         return f"timelines without end, {self.count:,} an epoch, composed of {clips}"
 
     def __getitem__(self, index: int) -> Sample:
         return self.video(index)
 
-    def video(self, index: int, *, most: int | None = None, with_features: bool = True, plain: bool = False) -> Sample:
-        """A composed video of `most` steps at most; without its features it has the rows that they are made of.
+    def video(
+        self, index: int, *, max_steps: int | None = None, with_features: bool = True, permute: bool = True
+    ) -> Sample:
+        """Compose one video.
 
-        A `plain` one is not disguised.
+        Args:
+            index: Number of the video.
+            max_steps: Cut it to this length; the window by default.
+            with_features: False gives the rows of the feature table instead, where channels are not permuted.
+            permute: False never permutes the channels, so that the sample has sentences.
         """
-        rng = np.random.default_rng((self.generator.seed, CHOICE, index))
-        name, plan = self.generator.planned(index, quiet=self.is_quiet(index))
-        rows = FootageRows.of(plan).cut(self.window if most is None else most)
+        rng = np.random.default_rng((self.generator.seed, EVENT_DRAWS, index))
+        name, plan = self.generator.planned(index, negative=self.is_negative(index))
+        rows = plan.feature_rows().cut(self.window if max_steps is None else max_steps)
         events = [event for event in plan.events if event.start < len(rows)]
         chosen = rng.permutation(len(events))[: self.segments_per_video].tolist()
-        said = [str(rng.choice(events[number].sentences)) for number in chosen]
+        sentences = [str(rng.choice(events[number].sentences)) for number in chosen]
         spans = [(event.start, min(event.end, len(rows))) for event in events]
-        if rng.random() < self.channel_permuted and not plain:
+        if rng.random() < self.channel_permuted and permute:
             sample = self._with_features(self._sample(index, name, rows, spans, [], []))
             assert sample.features_TF is not None
             return replace(sample, features_TF=channel_permuted(sample.features_TF, rng))
-        sample = self._sample(index, name, rows, spans, chosen, said)
+        sample = self._sample(index, name, rows, spans, chosen, sentences)
         return self._with_features(sample) if with_features else sample
 
     def clip(self, index: int, *, with_features: bool = True) -> Sample:
-        """A single clip, cropped as the clips of a timeline are, told in several ways."""
-        rng = np.random.default_rng((self.generator.seed, CLIP_CHOICE, index))
-        clip = self.told[int(rng.integers(len(self.told)))]
-        rows = min(LONGEST_CLIP, clip.rows - int(clip.rows * (1 - SHORTEST_CROP) * rng.random()))
-        first = clip.first_row + int(rng.integers(clip.rows - rows + 1))
-        told = rng.permutation(len(clip.captions))[: self.sentences_per_clip]
-        said = [clip.captions[number] for number in told.tolist()]
-        shown = FootageRows.between(first, first + rows)
-        sample = self._sample(index, clip.name, shown, [(0, rows)], [0] * len(said), said)
+        """One random clip, cropped as in timelines, with up to `training.sentences_per_clip` of its captions.
+
+        Args:
+            index: Number of the draw.
+            with_features: False gives the rows of the feature table instead.
+        """
+        rng = np.random.default_rng((self.generator.seed, CLIP_DRAWS, index))
+        clip = self.caption_clips[int(rng.integers(len(self.caption_clips)))]
+        steps = min(LONGEST_CLIP, clip.rows - int(clip.rows * (1 - SHORTEST_CROP) * rng.random()))
+        first = clip.first_row + int(rng.integers(clip.rows - steps + 1))
+        chosen = rng.permutation(len(clip.captions))[: self.sentences_per_clip]
+        sentences = [clip.captions[number] for number in chosen.tolist()]
+        rows = FeatureRows.between(first, first + steps)
+        sample = self._sample(index, clip.name, rows, [(0, steps)], [0] * len(sentences), sentences)
         return self._with_features(sample) if with_features else sample
 
     def _with_features(self, sample: Sample) -> Sample:
@@ -164,18 +192,18 @@ class TimelineSamples(Dataset[Sample]):
         self,
         index: int,
         name: str,
-        rows: FootageRows,
+        rows: FeatureRows,
         spans: Sequence[tuple[int, int]],
         chosen: list[int],
-        said: list[str],
+        sentences: list[str],
     ) -> Sample:
         return Sample(
-            number_P=index * SEGMENTS_APART + torch.arange(len(chosen)),
+            number_P=index * MAX_SEGMENTS + torch.arange(len(chosen)),
             video=name,
             steps=len(rows),
             features_TF=None,
             rows=rows,
             events_G2=torch.tensor(spans).float().reshape(-1, 2),
             segment_index_P=torch.tensor(chosen, dtype=torch.int64),
-            words_PL=encode_all(self.vocabulary, said, self.max_words),
+            words_PL=encode_all(self.vocabulary, sentences, self.max_words),
         )

@@ -1,15 +1,13 @@
-"""Footage that two splits of a collection share although their sources have different names.
-
-Each clip is one vector: the mean of its features, or thumbnails of its first seconds. The mean of all clips is
-taken off, and two clips of different splits whose vectors then point the same way are reported. Clips without captions
-are left out: black is black.
-
-A fixed set of timelines as files that every command reads: features or videos, and references in ActivityNet's form.
+"""Write a fixed set of timelines to files that every command reads, and report near duplicates between splits.
 
 DIR/features/ (a feature store) or DIR/videos/*.mp4
-DIR/references_1.json, references_2.json, ...    one per annotator, the same timestamps; an event with fewer sentences
-                                                 than annotators is absent from the later ones
-DIR/timelines.json                               how the set was made, and what is in it; the last file written
+DIR/references_1.json, references_2.json, ...    in ActivityNet's form, one per annotator, with the same timestamps; an
+                                                 event with fewer sentences than annotators is missing in later files
+DIR/timelines.json                               how the set was made and what it contains; written last
+
+`near_duplicates` finds footage that two splits share although its sources have different names: clips of different
+splits whose mean features (or first thumbnails), relative to the mean of all clips, have a cosine above a threshold.
+Clips without captions are left out, as all black clips are alike.
 """
 
 from __future__ import annotations
@@ -39,7 +37,7 @@ BLOCK = 512
 
 @dataclass(frozen=True, slots=True)
 class NearDuplicate:
-    """A clip of a split, a clip of another split that looks the same, and the cosine between them."""
+    """A clip of a split, a clip of another split that looks the same, and the cosine between their vectors."""
 
     clip: str
     other: str
@@ -47,12 +45,21 @@ class NearDuplicate:
 
 
 def near_duplicates(collection: ClipCollection, split: str, *, threshold: float = ALIKE) -> list[NearDuplicate]:
-    """For every clip of a split its best look-alike outside it, if there is one; the most alike first."""
+    """Find clips of other splits that look like clips of this one.
+
+    Args:
+        collection: The clips.
+        split: The split to check.
+        threshold: Smallest cosine to report.
+
+    Returns:
+        For every clip of the split its most similar clip outside it, if above the threshold; highest cosine first.
+    """
     inside = {clip.name for clip in collection.split(split)}
     vectors_ND = clip_vectors(collection)
-    told = [clip for clip in collection.clips if clip.captions]
-    here = np.array([clip.name in inside for clip in told])
-    names = np.array([clip.name for clip in told])
+    captioned = [clip for clip in collection.clips if clip.captions]
+    here = np.array([clip.name in inside for clip in captioned])
+    names = np.array([clip.name for clip in captioned])
     found = []
     for block in np.array_split(np.flatnonzero(here), max(1, here.sum() // BLOCK)) if not here.all() else ():
         cosine = vectors_ND[block] @ vectors_ND[~here].T
@@ -63,9 +70,9 @@ def near_duplicates(collection: ClipCollection, split: str, *, threshold: float 
 
 
 def clip_vectors(collection: ClipCollection) -> FloatArray:
-    """One direction per clip that has captions, relative to the mean of all."""
-    told = [clip for clip in collection.clips if clip.captions]
-    vectors_ND = np.array([_vector(collection, clip) for clip in told], dtype=np.float32)
+    """One unit vector per clip with captions, relative to the mean of all."""
+    captioned = [clip for clip in collection.clips if clip.captions]
+    vectors_ND = np.array([_vector(collection, clip) for clip in captioned], dtype=np.float32)
     vectors_ND -= vectors_ND.mean(axis=0)
     length_N1 = np.linalg.norm(vectors_ND, axis=1, keepdims=True)
     return np.asarray(vectors_ND / np.maximum(length_N1, np.finfo(np.float32).tiny))
@@ -80,60 +87,84 @@ def _vector(collection: ClipCollection, clip: Clip) -> FloatArray:
     return thumbnails(collection.file(clip))
 
 
-Told = tuple[float, list[tuple[tuple[float, float], Sequence[str]]]]  # duration, (span, sentences) of each event
-Lengths = Iterable[tuple[str, float]]  # seconds of each video
-Done = Callable[[str], None]
+VideoEvents = tuple[float, list[tuple[tuple[float, float], Sequence[str]]]]  # duration, (span, sentences) of each event
+Lengths = Iterable[tuple[str, float]]  # id and seconds of each video
+Done = Callable[[str], None]  # called with the id of each finished video
 ABOUT = "timelines.json"
-NOT_ALWAYS_SAID = ("layouts", "features")  # sets of earlier versions lack them; there the videos' lengths must do
+OPTIONAL_KEYS = ("layouts", "features")  # missing in sets of earlier versions, which are compared by video lengths
 COMMIT_EVERY = 32
 
 
 def write_timelines(generator: TimelineGenerator, count: int, folder: Path, annotators: int, done: Done) -> None:
-    """Write `count` timelines; what an earlier, interrupted call has finished stays."""
+    """Write a set of timelines; videos that an earlier, interrupted call has finished are kept.
+
+    Args:
+        generator: Composes the videos.
+        count: Number of videos.
+        folder: Where to write; new, empty, or holding the same set.
+        annotators: Reference files at most.
+        done: Called with the id of each finished video.
+
+    Raises:
+        InputError: The folder holds something else, or the clips cannot fill a timeline.
+    """
     settings = {"split": generator.split, "seed": generator.seed, "videos": count, "annotators": annotators}
     settings["layouts"] = generator.layouts.fingerprint
     lengths = ((generator.name(index), generator.plan(index).seconds) for index in range(count))
     about = _begin(folder, generator.collection, "timelines", settings, lengths)
     write = _write_pictures if generator.collection.features is None else _write_features
-    told: dict[str, Told] = {}
+    videos: dict[str, VideoEvents] = {}
     for video, plan in write(generator, count, folder):
-        told[video] = plan.seconds, [(plan.span(event), event.sentences) for event in plan.events]
+        videos[video] = plan.seconds, [(plan.span(event), event.sentences) for event in plan.events]
         done(video)
-    _finish(folder, about, told, annotators, generator)
+    _finish(folder, about, videos, annotators, generator)
 
 
 def write_clips(collection: ClipCollection, split: str, folder: Path, annotators: int | None, done: Done) -> None:
-    """Write the clips of a split as they are, each one video with one event."""
+    """Write the clips of a split uncomposed, each as a video with one event.
+
+    Args:
+        collection: The clips, with features.
+        split: Which of them.
+        folder: Where to write; new, empty, or holding the same set.
+        annotators: Reference files at most; None writes one for every caption.
+        done: Called with the id of each finished video.
+
+    Raises:
+        InputError: The folder holds something else, or the collection has no features.
+    """
     source = ClipFeatures(collection, split)
     lengths = ((video, source.extent(video).duration or 0.0) for video in source.videos())
     about = _begin(folder, collection, "clips", {"split": split, "annotators": annotators}, lengths)
     store = _store(folder, collection)
-    told: dict[str, Told] = {}
+    videos: dict[str, VideoEvents] = {}
     with store.writer(commit_every=COMMIT_EVERY) as writer:
         for clip in collection.split(split):
             if clip.name not in store:
                 writer.add(clip.name, source.track(clip.name))
             seconds = source.extent(clip.name).duration or clip.seconds
-            told[clip.name] = seconds, [((0.0, seconds), clip.captions)]
+            videos[clip.name] = seconds, [((0.0, seconds), clip.captions)]
             done(clip.name)
     most = max(len(clip.captions) for clip in collection.split(split))
-    _finish(folder, about, told, annotators or most, None)
+    _finish(folder, about, videos, annotators or most, None)
 
 
-def references(told: Mapping[str, Told], annotators: int) -> list[dict[str, Any]]:
-    """The content of references_1.json, references_2.json, ...: as many as any event has sentences for."""
+def references(videos: Mapping[str, VideoEvents], annotators: int) -> list[dict[str, Any]]:
+    """The contents of references_1.json, references_2.json, ...: at most as many as an event has sentences."""
     files = []
     for number in range(annotators):
-        videos = {}
-        for video, (seconds, events) in told.items():
+        content = {}
+        for video, (seconds, events) in videos.items():
             rows = [
-                (span, said[number]) for span, said in sorted(events, key=lambda event: event[0]) if number < len(said)
+                (span, texts[number])
+                for span, texts in sorted(events, key=lambda event: event[0])
+                if number < len(texts)
             ]
             if rows:
                 spans, sentences = zip(*rows, strict=True)
-                videos[video] = {"duration": seconds, "timestamps": [*map(list, spans)], "sentences": [*sentences]}
-        if videos:
-            files.append(videos)
+                content[video] = {"duration": seconds, "timestamps": [*map(list, spans)], "sentences": [*sentences]}
+        if content:
+            files.append(content)
     return files
 
 
@@ -141,10 +172,10 @@ def _write_features(generator: TimelineGenerator, count: int, folder: Path) -> I
     store = _store(folder, generator.collection)
     with store.writer(commit_every=COMMIT_EVERY) as writer:
         for index in range(count):
-            timeline = generator.video(index)
-            if timeline.video not in store:
-                writer.add(timeline.video, timeline.track)
-            yield timeline.video, timeline.plan
+            video, plan = generator.planned(index)
+            if video not in store:
+                writer.add(video, generator.track(plan))
+            yield video, plan
 
 
 def _write_pictures(generator: TimelineGenerator, count: int, folder: Path) -> Iterator[tuple[str, TimelinePlan]]:
@@ -176,7 +207,7 @@ def _store(folder: Path, collection: ClipCollection) -> FeatureStore:
 def _begin(
     folder: Path, collection: ClipCollection, kind: str, settings: Mapping[str, Any], lengths: Lengths
 ) -> dict[str, Any]:
-    """Claim the folder: one that holds another set, or half of one, is refused."""
+    """Start or resume a set; a folder that holds another one is refused."""
     inputs = [collection.folder / "clips.json"]
     if collection.extracted is None:
         inputs.append(collection.folder / ("features.npy" if collection.features is not None else "clips"))
@@ -196,21 +227,21 @@ def _begin(
 
 
 def _require_same(folder: Path, found: Any, wanted: Mapping[str, Any], lengths: Lengths) -> None:
-    """Refuse a folder whose set was made of something else; what is written already would stay as it is."""
+    """Refuse a folder whose set was made differently: its finished videos would be kept."""
     before, now = _made_of(found), _made_of(wanted)
-    unsaid = [key for key in NOT_ALWAYS_SAID if key in now and key not in before]
-    keys = [key for key in {**now, **before} if key not in unsaid and before.get(key) != now.get(key)]
+    unknown = [key for key in OPTIONAL_KEYS if key in now and key not in before]
+    keys = [key for key in {**now, **before} if key not in unknown and before.get(key) != now.get(key)]
     if keys:
         raise InputError(
             f"{folder}: holds another set of timelines (not the same: {', '.join(keys)}); choose another folder"
         )
-    if unsaid and _kept(folder).items() - set(lengths):
-        reason = f"does not say its {' and '.join(unsaid)}, and its videos are not those of this command"
+    if unknown and _kept(folder).items() - set(lengths):
+        reason = f"does not record its {' and '.join(unknown)}, and its videos are not those of this command"
         raise InputError(f"{folder}: {reason}; choose another folder")
 
 
 def _made_of(about: Any) -> dict[str, Any]:
-    """What decides what a set holds: its kind, its settings, and the files that were read."""
+    """What determines the content of a set: its kind, its settings, and the files it was made of."""
     if not isinstance(about, dict):
         return {}
     parts = about.get("settings"), about.get("provenance", {}).get("inputs")
@@ -219,28 +250,32 @@ def _made_of(about: Any) -> dict[str, Any]:
 
 
 def _kept(folder: Path) -> Mapping[str, float | None]:
-    """The seconds of the videos that an earlier call has written; of pictures, those of a whole set alone."""
+    """Seconds of the videos that an earlier call has finished; of .mp4 files only those of a complete set."""
     if (folder / "features" / MANIFEST).exists():
         store = FeatureStore.open(folder / "features")
         return {video: store.extent(video).duration for video in store.videos()}
-    told = folder / "references_1.json"
-    return read_annotations(told).durations if told.exists() else {}
+    references = folder / "references_1.json"
+    return read_annotations(references).durations if references.exists() else {}
 
 
 def _finish(
-    folder: Path, about: dict[str, Any], told: Mapping[str, Told], annotators: int, generator: TimelineGenerator | None
+    folder: Path,
+    about: dict[str, Any],
+    videos: Mapping[str, VideoEvents],
+    annotators: int,
+    generator: TimelineGenerator | None,
 ) -> None:
-    """Write the references, then that the set is complete."""
-    files = references(told, annotators)
+    """Write the references, then mark the set as complete."""
+    files = references(videos, annotators)
     for number, content in enumerate(files, start=1):
         write_json(folder / f"references_{number}.json", content)
-    lengths = [end - start for _, events in told.values() for (start, end), _ in events]
+    lengths = [end - start for _, events in videos.values() for (start, end), _ in events]
     about["complete"] = True
     about["contents"] = {
-        "videos": len(told),
+        "videos": len(videos),
         "events": len(lengths),
-        "hours": round(sum(seconds for seconds, _ in told.values()) / 3600, 2),
-        "events_per_video": round(len(lengths) / len(told), 2),
+        "hours": round(sum(seconds for seconds, _ in videos.values()) / 3600, 2),
+        "events_per_video": round(len(lengths) / len(videos), 2),
         "median_event_seconds": round(float(np.median(lengths)), 1),
         "reference_files": len(files),
     }

@@ -1,9 +1,8 @@
-"""Which human sentences hold for which clips: what makes shots of different clips one event.
+"""Shared sentences: which captions hold for which clips, so that several clips can be shots of one event.
 
-A sentence holds for a clip if a sentence that someone wrote about that clip says at least as much: all its content
-words are among that one's. "A person cuts an onion" holds for a clip with "The lady is cutting onions in a kitchen",
-because a lady is a person. Words are compared by a light English stem; a collection in another language still works,
-by whole words.
+A sentence holds for a clip if its content words are a subset of those of one of the clip's captions, hypernyms
+included: "A person cuts an onion" holds for a clip with the caption "The lady is cutting onions in a kitchen", because
+a lady is a person. Words are compared by a light English stem; collections in other languages work by whole words.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ SAME = {
     "human": "person", "kid": "child", "kids": "child", "children": "child", "infant": "baby", "bicycle": "bike",
     "speak": "talk", "speaking": "talk", "speaks": "talk", "ran": "run", "sang": "sing", "rode": "ride",
 }  # fmt: skip
-# What is said with a word on the right is also true with the word on its left.
+# Hypernym: hyponyms. A sentence stays true if a word on the right is replaced by the one on the left.
 KINDS = {
     "person": "man woman boy girl child baby chef player singer soldier dancer teenager toddler actor",
     "child": "boy girl baby toddler",
@@ -51,7 +50,7 @@ KINDS = {
     "fight": "box wrestle",
     "run": "jog sprint",
 }
-# Words that tell nothing about what is to be seen: a sentence of these and people alone makes no event.
+# Words without visual content: a sentence of these and people alone makes no event.
 VAGUE_WORDS = """
 do doing make making show get take put have look start try go come use see give video clip scene camera tv television
 movie film trailer episode program commercial advertisement
@@ -61,27 +60,33 @@ MOST_WORDS = 7
 
 @dataclass(frozen=True, eq=False)
 class SharedSentences:
-    """The meanings (sets of content words) that at least two sources share, and the clips for which each holds.
+    """The meanings (sets of content words) that clips of at least two sources share.
 
-    `holds_KN[k, n]`: meaning k holds for clip n. `meaning_S` gives each sentence its meaning, -1 if nobody shares it;
-    `sentences` stand clip after clip, those of clip n being `first_N[n] .. first_N[n + 1]`.
+    Attributes:
+        holds_KN: Meaning x clip: whether the meaning holds for the clip.
+        specific_K: Whether the meaning has visual content besides people.
+        sentences: All captions, clip after clip; those of clip n are `first_N[n] .. first_N[n + 1]`.
+        meaning_S: The meaning of each sentence, -1 if it is not shared.
+        first_N: Index of the first sentence of each clip, and the number of sentences.
     """
 
     holds_KN: npt.NDArray[np.bool_]
-    telling_K: npt.NDArray[np.bool_]
+    specific_K: npt.NDArray[np.bool_]
     sentences: tuple[str, ...]
     meaning_S: npt.NDArray[np.int64]
     first_N: npt.NDArray[np.int64]
 
     def about(self, clip: int) -> range:
-        """The sentences of one clip."""
+        """The indices of the sentences of one clip."""
         return range(int(self.first_N[clip]), int(self.first_N[clip + 1]))
 
     def common(self, clips: Sequence[int], without: Sequence[int] = (), meaning: int | None = None) -> list[str]:
-        """What can be said of all these clips and of none `without`, each text once.
+        """The sentences that hold for all of some clips and for none of others, each text once.
 
-        Of a single clip that is all that people said of it; of several, what holds for each; and whatever was said
-        anywhere with the `meaning` that they share.
+        Args:
+            clips: The clips; for a single one, all of its captions hold.
+            without: Clips that the sentences must not hold for.
+            meaning: Also include all sentences of the collection with this meaning.
         """
         indices = np.concatenate([np.arange(self.first_N[clip], self.first_N[clip + 1]) for clip in clips])
         meaning_I = self.meaning_S[indices]
@@ -91,12 +96,12 @@ class SharedSentences:
             true_I = shared_I & self.holds_KN[meaning_I[:, None], list(clips)].all(axis=1)
         if len(without):
             true_I &= ~(shared_I & self.holds_KN[meaning_I[:, None], list(without)].any(axis=1))
-        alike = self.with_meaning.get(meaning, ()) if meaning is not None else ()
-        return list(dict.fromkeys([self.sentences[index] for index in (*indices[true_I].tolist(), *alike)]))
+        same_meaning = self.with_meaning.get(meaning, ()) if meaning is not None else ()
+        return list(dict.fromkeys([self.sentences[index] for index in (*indices[true_I].tolist(), *same_meaning)]))
 
     @cached_property
     def with_meaning(self) -> dict[int, list[int]]:
-        """For every meaning the sentences that have it."""
+        """The sentences of each meaning."""
         found: defaultdict[int, list[int]] = defaultdict(list)
         for index, meaning in enumerate(self.meaning_S.tolist()):
             found[meaning].append(index)
@@ -105,18 +110,23 @@ class SharedSentences:
 
 
 def content_words(sentence: str) -> frozenset[str]:
-    """The stems of what a sentence is about."""
+    """The stems of the content words of a sentence."""
     words = re.findall(r"[^\W\d_]+", sentence.lower())
-    return frozenset(_stem(SAME.get(word, word)) for word in words if word not in SILENT)
+    return frozenset(_stem(SAME.get(word, word)) for word in words if word not in STOP_WORDS)
 
 
 def implied(words: frozenset[str]) -> frozenset[str]:
-    """The words and all that they imply: an onion is a vegetable, and food."""
+    """The words and all their hypernyms: an onion is a vegetable, and food."""
     return words.union(*(IMPLIED[word] for word in words if word in IMPLIED))
 
 
 def find_shared_sentences(captions: Sequence[Sequence[str]], sources: Sequence[str]) -> SharedSentences:
-    """Compare every sentence with every clip; `captions[n]` are the sentences of clip n."""
+    """Find the sentences that clips share.
+
+    Args:
+        captions: The sentences of each clip.
+        sources: The source of each clip; a meaning must be shared by clips of at least two sources.
+    """
     texts = tuple(text for sentences in captions for text in sentences)
     first_N = np.cumsum([0, *map(len, captions)])
     words_of = [content_words(text) for text in texts]
@@ -126,7 +136,7 @@ def find_shared_sentences(captions: Sequence[Sequence[str]], sources: Sequence[s
 
     number: dict[frozenset[str], int] = {}
     rows: list[npt.NDArray[np.bool_]] = []
-    telling: list[bool] = []
+    specific: list[bool] = []
     for words in dict.fromkeys(words_of):
         if not 2 <= len(words) <= MOST_WORDS:
             continue
@@ -134,14 +144,14 @@ def find_shared_sentences(captions: Sequence[Sequence[str]], sources: Sequence[s
         if len(np.unique(source_N[clips])) > 1:
             number[words] = len(rows)
             rows.append(np.bincount(clips, minlength=len(captions)).astype(bool))
-            telling.append(bool(words - PEOPLE - VAGUE))
+            specific.append(bool(words - PEOPLE - VAGUE))
     meaning_S = np.array([number.get(words, -1) for words in words_of], dtype=np.int64)
     holds_KN = np.array(rows, dtype=bool).reshape(len(rows), len(captions))
-    return SharedSentences(holds_KN, np.array(telling, dtype=bool), texts, meaning_S, first_N)
+    return SharedSentences(holds_KN, np.array(specific, dtype=bool), texts, meaning_S, first_N)
 
 
 def _postings(words_of: Iterable[frozenset[str]]) -> dict[str, npt.NDArray[np.int64]]:
-    """For every word the sentences that have it, in order."""
+    """Inverted index: for every word the sentences that contain it, in order."""
     found: defaultdict[str, list[int]] = defaultdict(list)
     for index, words in enumerate(words_of):
         for word in words:
@@ -150,7 +160,7 @@ def _postings(words_of: Iterable[frozenset[str]]) -> dict[str, npt.NDArray[np.in
 
 
 def _all_of(words: frozenset[str], postings: dict[str, npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
-    """The sentences that have all of the words, rarest word first."""
+    """The sentences that contain all of the words, by intersecting the index from the rarest word on."""
     rarest, *others = sorted((postings[word] for word in words), key=len)
     for other in others:
         place = np.searchsorted(other, rarest)
@@ -159,7 +169,7 @@ def _all_of(words: frozenset[str], postings: dict[str, npt.NDArray[np.int64]]) -
 
 
 def _stem(word: str) -> str:
-    """Cut the endings that English verbs and plurals take: slices, sliced, slicing -> slic."""
+    """Remove the endings of English verbs and plurals: slices, sliced, slicing -> slic."""
     for ending in ("ing", "ed", "es", "s", "e"):
         if word.endswith(ending) and len(word) - len(ending) >= 3:
             word = word[: -len(ending)]
@@ -168,7 +178,7 @@ def _stem(word: str) -> str:
 
 
 def _all_implied() -> dict[str, frozenset[str]]:
-    """KINDS by stem, the other way round and followed to the end."""
+    """All hypernyms of each stem: KINDS inverted and followed transitively."""
     kinds = {_stem(kind): frozenset(map(_stem, words.split())) for kind, words in KINDS.items()}
     implied_by: dict[str, frozenset[str]] = {}
     for _ in kinds:  # as often as a chain can be long
@@ -178,7 +188,7 @@ def _all_implied() -> dict[str, frozenset[str]]:
     return implied_by
 
 
-SILENT = frozenset(FUNCTION_WORDS.split())
+STOP_WORDS = frozenset(FUNCTION_WORDS.split())
 IMPLIED = _all_implied()
 PEOPLE = frozenset(word for word, kinds in IMPLIED.items() if "person" in kinds) | {"person"}
 VAGUE = frozenset(map(_stem, VAGUE_WORDS.split()))

@@ -1,7 +1,7 @@
-"""Timelines and clips as what training and evaluation read: feature sources with annotations.
+"""Composed timelines and single clips as feature sources with annotations, for validation and evaluation.
 
-Nothing is written to a disk here; `timeline_set` does that, for the commands that read files. Samples without end are
-in `timeline_samples`.
+Nothing is written to disk; `timelines.export` does that for commands that read files, and `timelines.dataset` gives
+training samples.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from densevid.tracks import Clock, Extent, FeatureRecipe, FeatureTrack, Streams
 
 
 class ComposedFeatures:
-    """The first `count` timelines of a generator: a FeatureSource that composes each video when it is asked for."""
+    """The first `count` timelines of a generator as a FeatureSource that composes each video on access."""
 
     def __init__(self, generator: TimelineGenerator, count: int) -> None:
         self.generator = generator
@@ -39,7 +39,7 @@ class ComposedFeatures:
         return sorted(self._index)
 
     def plan(self, video: str) -> TimelinePlan:
-        """What one video shows when, made once."""
+        """The plan of one video, cached."""
         if video not in self._plans:
             self._plans[video] = self.generator.plan(self._number(video))
         return self._plans[video]
@@ -60,7 +60,7 @@ class ComposedFeatures:
         return len(self._index)
 
     def annotations(self, annotators: int | None = None) -> Annotations:
-        """The events of all videos, each as often as it has sentences, but at most `annotators` times."""
+        """The events of all videos, one per sentence, at most `annotators` per event."""
         plans = {video: self.plan(video) for video in self._index}
         events = {
             video: [Event(*plan.span(event), text) for event in plan.events for text in event.sentences[:annotators]]
@@ -75,7 +75,7 @@ class ComposedFeatures:
 
 
 class ClipFeatures:
-    """Trimmed clips as they are, each a video of its own: a FeatureSource."""
+    """The trimmed clips of a split as a FeatureSource, each clip a video of its own."""
 
     def __init__(self, collection: ClipCollection, split: str) -> None:
         if collection.features is None:
@@ -98,7 +98,7 @@ class ClipFeatures:
         return sorted(self._clips)
 
     def track(self, video: str) -> FeatureTrack:
-        """The features of one clip, a view of the collection's."""
+        """The features of one clip, a view of the collection's array."""
         clip, extent = self._clip(video), self.extent(video)
         values_TF = self.values_RF[clip.first_row : clip.first_row + clip.rows]
         recipe = self.collection.recipe.id
@@ -116,7 +116,7 @@ class ClipFeatures:
         return len(self._clips)
 
     def annotations(self, annotators: int | None = None) -> Annotations:
-        """One event as long as the clip for each of its sentences."""
+        """One event per caption, as long as the clip, at most `annotators` per clip."""
         length = {video: self.extent(video).duration or 0.0 for video in self._clips}
         events = {
             video: [Event(0.0, length[video], text) for text in clip.captions[:annotators]]

@@ -21,7 +21,7 @@ from torch import Tensor
 from densevid.data.dataset import SegmentDataset
 from densevid.errors import InputError
 from densevid.io import atomic_path, hash_of
-from densevid.timelines.dataset import TimelineSamples
+from densevid.timelines.dataset import TimelineDataset
 from densevid.training.distributed import gather
 from densevid.training.loss_monitor import Sums
 from densevid.training.train_state import Position, TrainState
@@ -84,12 +84,12 @@ def read(path: Path) -> tuple[Tensors, dict[str, Any]]:
     return tensors, state
 
 
-def data_hashes(dataset: SegmentDataset | TimelineSamples) -> dict[str, str]:
+def data_hashes(dataset: SegmentDataset | TimelineDataset) -> dict[str, str]:
     """By what a checkpoint knows its training data again."""
     return {"data": hash_of(dataset.fingerprint), "content": dataset.content}
 
 
-def require_same_data(state: Mapping[str, Any], dataset: SegmentDataset | TimelineSamples, *, where: str) -> None:
+def require_same_data(state: Mapping[str, Any], dataset: SegmentDataset | TimelineDataset, *, where: str) -> None:
     """Older checkpoints know which videos and segments they learnt from, but not what was said of them."""
     ours = data_hashes(dataset)
     if {"data": state.get("data"), "content": state.get("content", ours["content"])} != ours:

@@ -20,7 +20,7 @@ from densevid.errors import InputError
 from densevid.model.masked_transformer import MaskedTransformer
 from densevid.timelines.clips import ClipCollection
 from densevid.timelines.compose import TimelineGenerator
-from densevid.timelines.dataset import TimelineSamples
+from densevid.timelines.dataset import TimelineDataset
 from densevid.timelines.sources import ComposedFeatures
 from densevid.training.targets import count_without_positive
 
@@ -67,7 +67,7 @@ class Prepared:
     """What a run learns from and is judged by."""
 
     vocabulary: Vocabulary
-    training: SegmentDataset | TimelineSamples
+    training: SegmentDataset | TimelineDataset
     validation: SegmentDataset | None
     told: Annotations | None = field(default=None)  # of the validation
 
@@ -93,7 +93,7 @@ def prepare(
         if isinstance(validation, DataFiles) and validation.split is not None:  # others were asked for
             raise InputError(f"{same}: nothing tells the split {validation.split!r} apart; give --validation FILE")
         report(f"warning: {same}; they tell nothing about others")
-    elif isinstance(dataset, TimelineSamples) and isinstance(source, ComposedFeatures):
+    elif isinstance(dataset, TimelineDataset) and isinstance(source, ComposedFeatures):
         shared, held = _shared_sources(dataset, source)
         if shared:
             what = f"{shared} of the {held} videos that validation clips were cut from are learnt from, too"
@@ -103,12 +103,12 @@ def prepare(
 
 def _training_data(
     config: Config, training: DataFiles | ClipFiles, vocabulary: Vocabulary | None, report: Report
-) -> tuple[SegmentDataset | TimelineSamples, Vocabulary]:
+) -> tuple[SegmentDataset | TimelineDataset, Vocabulary]:
     least = config.features.min_word_count
     if isinstance(training, ClipFiles):
         generator = training.generator(config.training.seed)
         vocabulary = vocabulary or Vocabulary.build(generator.sentences(), least)
-        return TimelineSamples(generator, vocabulary, config), vocabulary
+        return TimelineDataset(generator, vocabulary, config), vocabulary
     told = describe_data(training, report)
     report(f"training annotations: {told.summary()}")
     vocabulary = vocabulary or Vocabulary.build(told.sentences(), least)
@@ -149,7 +149,7 @@ def _has_folder(features: Path, split: str) -> bool:
 
 def _are_the_same(
     training: DataFiles | ClipFiles,
-    learnt: SegmentDataset | TimelineSamples,
+    learnt: SegmentDataset | TimelineDataset,
     validation: DataFiles | ClipFiles,
     held_out: SegmentDataset,
 ) -> bool:
@@ -160,7 +160,7 @@ def _are_the_same(
     return files == others and isinstance(learnt, SegmentDataset) and set(learnt.videos) == set(held_out.videos)
 
 
-def _shared_sources(learnt: TimelineSamples, composed: ComposedFeatures) -> tuple[int, int]:
+def _shared_sources(learnt: TimelineDataset, composed: ComposedFeatures) -> tuple[int, int]:
     """How many source videos of the validation's clips are also learnt from, and how many it has; of one folder."""
     ours, theirs = learnt.generator, composed.generator
     if ours.collection.folder.resolve() != theirs.collection.folder.resolve():

@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from densevid.config import TrainingConfig
-from densevid.data.dataset import Batch
+from densevid.data.batches import Batch
 from densevid.data.vocabulary import PAD
 from densevid.intervals import temporal_iou
 from densevid.model.anchors import anchor_intervals, offsets_to

@@ -25,7 +25,8 @@ import torch
 from torch import Tensor
 
 from densevid.config import Config
-from densevid.data.dataset import Batch, SegmentDataset
+from densevid.data.batches import Batch
+from densevid.data.dataset import SegmentDataset
 from densevid.data.vocabulary import EOS, INIT, PAD, SPECIAL_TOKENS, Vocabulary, tokenize
 from densevid.errors import InputError
 from densevid.inference.search import ALPHA, BETA, GAMMA, greedy
@@ -33,7 +34,7 @@ from densevid.model.caption_decoder import DecodingState
 from densevid.model.masked_transformer import MaskedTransformer
 from densevid.model.recurrent import RecurrentState
 from densevid.model.video_encoder import Memory
-from densevid.timelines.dataset import TimelineSamples
+from densevid.timelines.dataset import TimelineDataset
 from densevid.training.cider import Cider, Words
 from densevid.training.distributed import share_of_count
 
@@ -96,13 +97,13 @@ class Reward:
         return tuple(self.vocabulary.tokens[number] for number in said if number >= len(SPECIAL_TOKENS))
 
 
-def reward_for(config: Config, dataset: SegmentDataset | TimelineSamples, vocabulary: Vocabulary) -> Reward | None:
+def reward_for(config: Config, dataset: SegmentDataset | TimelineDataset, vocabulary: Vocabulary) -> Reward | None:
     """The reward that the settings ask for, with the training sentences as references."""
     if config.training.reward == "none":
         return None
     if config.model.compat == "released":
         raise InputError('training.reward needs sentences that end; it does not work with model.compat = "released"')
-    if isinstance(dataset, TimelineSamples):
+    if isinstance(dataset, TimelineDataset):
         documents, rows_of = _clip_documents(dataset)
     else:
         documents, document_N = documents_of(dataset)
@@ -123,12 +124,12 @@ def _scorer(reward: str, documents: Sequence[Sequence[Words]]) -> Scorer:
     return lambda said, numbers: cider.scores(said, numbers) + MATCHES_WEIGHT * matches.scores(said, numbers)
 
 
-def _clip_documents(dataset: TimelineSamples) -> tuple[list[list[Words]], Callable[[Batch], list[int]]]:
+def _clip_documents(dataset: TimelineDataset) -> tuple[list[list[Words]], Callable[[Batch], list[int]]]:
     """Of timelines without end only the clips beside them are rewarded: a clip is a document."""
     if not dataset.clips_per_batch:
         raise InputError("training.reward is for the clips beside the timelines: set training.clips_per_batch")
-    row = {clip.name: number for number, clip in enumerate(dataset.told)}
-    documents = [[tuple(tokenize(caption)) for caption in clip.captions] for clip in dataset.told]
+    row = {clip.name: number for number, clip in enumerate(dataset.caption_clips)}
+    documents = [[tuple(tokenize(caption)) for caption in clip.captions] for clip in dataset.caption_clips]
     return documents, lambda batch: [row[video] for video in batch.videos]
 
 
@@ -138,7 +139,7 @@ def documents_of(dataset: SegmentDataset) -> tuple[list[list[Words]], npt.NDArra
     _, document_N = np.unique(np.column_stack([dataset.video_N, times_N2]), axis=0, return_inverse=True)
     document_N = document_N.reshape(-1)
     documents: list[list[Words]] = [[] for _ in range(int(document_N.max()) + 1)]
-    for number, event in zip(document_N.tolist(), dataset.told, strict=True):
+    for number, event in zip(document_N.tolist(), dataset.events, strict=True):
         documents[number].append(tuple(tokenize(event.sentence)))
     return documents, document_N
 

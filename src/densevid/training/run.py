@@ -12,14 +12,14 @@ import torch
 
 from densevid.checkpoint import WEIGHTS, load_model
 from densevid.config import Config, TrainingConfig
-from densevid.data.dataloader import Loader, Plan, Share
+from densevid.data.dataloader import BatchSampler, SegmentLoader, Shard
 from densevid.data.dataset import SegmentDataset
 from densevid.data.vocabulary import Vocabulary
 from densevid.device import LEARNING, model_of, usable_device
 from densevid.errors import InputError
 from densevid.io import fingerprint
 from densevid.timelines.dataloader import TimelineLoader
-from densevid.timelines.dataset import TimelineSamples
+from densevid.timelines.dataset import TimelineDataset
 from densevid.training.data import ClipFiles, DataFiles, Prepared, Report, initial_model, prepare
 from densevid.training.distributed import Ranks, joined, local_rank, wait_for_all
 from densevid.training.rewards import reward_for
@@ -110,18 +110,18 @@ def _vocabulary(folder: RunFolder, begun: bool, job: TrainingJob) -> Vocabulary 
 
 
 def _training_loader(
-    dataset: SegmentDataset | TimelineSamples, job: TrainingJob, ranks: Ranks, device: torch.device
-) -> Loader | TimelineLoader:
+    dataset: SegmentDataset | TimelineDataset, job: TrainingJob, ranks: Ranks, device: torch.device
+) -> SegmentLoader | TimelineLoader:
     if isinstance(dataset, SegmentDataset):
         return _loader(dataset, job, ranks, device)
-    settings, share = job.config.training, Share(ranks.rank, ranks.count)
+    settings, share = job.config.training, Shard(ranks.rank, ranks.count)
     if settings.batch_size < 2 and settings.task != "captions":
         raise InputError("training.batch_size must be at least 2: a batch norm learns nothing from one video")
     resident = footage_stays(dataset, settings, device)
     return TimelineLoader(dataset, settings.batch_size, share, workers=job.workers, device=device, resident=resident)
 
 
-def footage_stays(dataset: TimelineSamples, settings: TrainingConfig, device: torch.device) -> bool:
+def footage_stays(dataset: TimelineDataset, settings: TrainingConfig, device: torch.device) -> bool:
     """Whether all clips lie on the device: where it is asked for, and on a GPU, where they take little of it.
 
     Loading processes then move rows in place of features. A disguise is put on features, so it needs them here.
@@ -136,11 +136,11 @@ def footage_stays(dataset: TimelineSamples, settings: TrainingConfig, device: to
 
 def _loader(
     dataset: SegmentDataset, job: TrainingJob, ranks: Ranks, device: torch.device, *, shuffled: bool = True
-) -> Loader:
+) -> SegmentLoader:
     settings = job.config.training
-    plan = Plan(settings.batch_size, settings.seed, settings.segments_per_video, shuffled)
-    share = Share(ranks.rank, ranks.count)
-    return Loader(dataset, plan, share, workers=job.workers, device=device, resident=settings.features_on_device)
+    plan = BatchSampler(settings.batch_size, settings.seed, settings.segments_per_video, shuffled)
+    share = Shard(ranks.rank, ranks.count)
+    return SegmentLoader(dataset, plan, share, workers=job.workers, device=device, resident=settings.features_on_device)
 
 
 def _learner(job: TrainingJob, data: Prepared, steps: int, ranks: Ranks, device: torch.device) -> TrainState:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from densevid.config import Config, TrainingConfig
-from densevid.data.dataset import Batch
+from densevid.data.batches import Batch
 from densevid.model.masked_transformer import MaskedTransformer
 from densevid.model.proposal_decoder import Proposals
 from densevid.model.video_encoder import Memory

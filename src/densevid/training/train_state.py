@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from densevid.config import Config
-from densevid.data.dataset import Batch
+from densevid.data.batches import Batch
 from densevid.model.masked_transformer import MaskedTransformer
 from densevid.training.distributed import Ranks, mean_over_ranks, with_synchronised_norms
 from densevid.training.loss_monitor import Sums

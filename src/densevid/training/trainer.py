@@ -15,7 +15,7 @@ from pathlib import Path
 
 from densevid.checkpoint import LoadedModel, save_model
 from densevid.config import Config
-from densevid.data.dataloader import Loader
+from densevid.data.dataloader import SegmentLoader
 from densevid.events import write_events
 from densevid.io import provenance
 from densevid.model.masked_transformer import MaskedTransformer
@@ -36,7 +36,9 @@ EpochReport = dict[str, float]
 class Loop:
     """The epochs of a run from a position on. What else happens is for `after_step`, `judge` and `after_epoch`."""
 
-    def __init__(self, learner: TrainState, loader: Loader | TimelineLoader, position: Position | None = None) -> None:
+    def __init__(
+        self, learner: TrainState, loader: SegmentLoader | TimelineLoader, position: Position | None = None
+    ) -> None:
         self.learner, self.loader, self.position = learner, loader, position or Position()
         self.skips = SkippedSteps()
 
@@ -114,7 +116,9 @@ class Loop:
 class _ReportingLoop(Loop):
     """Tells somebody about every epoch."""
 
-    def __init__(self, learner: TrainState, loader: Loader, on_epoch: Callable[[int, EpochReport], None]) -> None:
+    def __init__(
+        self, learner: TrainState, loader: SegmentLoader, on_epoch: Callable[[int, EpochReport], None]
+    ) -> None:
         super().__init__(learner, loader)
         self.on_epoch = on_epoch
 
@@ -125,7 +129,7 @@ class _ReportingLoop(Loop):
 
 def fit(
     model: MaskedTransformer,
-    loader: Loader,
+    loader: SegmentLoader,
     config: Config,
     on_epoch: Callable[[int, EpochReport], None] = lambda epoch, report: None,
 ) -> MaskedTransformer:
@@ -145,7 +149,7 @@ class RunContext:
     """What a run has around its loop: data, a loader of held-out data, a folder, the other ranks, somebody to tell."""
 
     data: Prepared
-    judged: Loader | None
+    judged: SegmentLoader | None
     folder: RunFolder
     ranks: Ranks
     report: Report
@@ -161,7 +165,7 @@ class RunContext:
 class RecordedTrainer(Loop):
     """A loop with a run folder. Every rank goes through the same motions; rank 0 writes."""
 
-    def __init__(self, learner: TrainState, loader: Loader | TimelineLoader, around: RunContext) -> None:
+    def __init__(self, learner: TrainState, loader: SegmentLoader | TimelineLoader, around: RunContext) -> None:
         super().__init__(learner, loader)
         self.around, self.folder, self.ranks, self.report = around, around.folder, around.ranks, around.report
         self.settings = learner.config.training
@@ -298,7 +302,7 @@ class RecordedTrainer(Loop):
             return f"all {steps:,} steps were done before; {model}"
         return f"finished {steps:,} steps{f', the last {here:,}' if self._first else ''} in {time_taken}; {model}"
 
-    def _validate(self, judged: Loader) -> dict[str, float]:
+    def _validate(self, judged: SegmentLoader) -> dict[str, float]:
         """Losses, and scores in the epochs that have them."""
         epoch, every = self.position.epoch + 1, self.settings.evaluate_every
         found = validation_losses(self.learner.model, judged, self.learner.config)

@@ -16,7 +16,7 @@ import torch
 from densevid.checkpoint import LoadedModel
 from densevid.config import Config
 from densevid.data.annotations import Annotations
-from densevid.data.dataloader import Loader
+from densevid.data.dataloader import SegmentLoader
 from densevid.data.dataset import SegmentDataset
 from densevid.data.vocabulary import tokenize
 from densevid.errors import InputError
@@ -102,7 +102,7 @@ class Scored:
 
 
 @torch.no_grad()
-def validation_losses(model: MaskedTransformer, loader: Loader, config: Config) -> dict[str, float]:
+def validation_losses(model: MaskedTransformer, loader: SegmentLoader, config: Config) -> dict[str, float]:
     """Each loss over the held-out segments, the same anchors drawn every time; all ranks take part."""
     model.eval()
     sums, count = torch.zeros(len(PARTS) - 1, dtype=torch.float64), 0
@@ -115,7 +115,7 @@ def validation_losses(model: MaskedTransformer, loader: Loader, config: Config) 
     return dict(zip(PARTS, (sums / count).tolist(), strict=False))
 
 
-def validation_scores(loaded: LoadedModel, loader: Loader, told: Annotations, ranks: Ranks) -> Scored:
+def validation_scores(loaded: LoadedModel, loader: SegmentLoader, told: Annotations, ranks: Ranks) -> Scored:
     """All that the task can be scored by; all ranks predict, and all have the result."""
     task, scores, missing = loaded.config.training.task, {}, None
     predictions: dict[str, Events] = {}
@@ -134,7 +134,7 @@ def validation_scores(loaded: LoadedModel, loader: Loader, told: Annotations, ra
 
 
 @torch.inference_mode()
-def caption_true_segments(loaded: LoadedModel, loader: Loader) -> dict[int, str]:
+def caption_true_segments(loaded: LoadedModel, loader: SegmentLoader) -> dict[int, str]:
     """The most likely sentence of every held-out segment, by its number."""
     model, vocabulary, config = loaded.model, loaded.vocabulary, loaded.config
     decode = vocabulary.decode_released if model.released else vocabulary.decode
@@ -148,7 +148,7 @@ def caption_true_segments(loaded: LoadedModel, loader: Loader) -> dict[int, str]
 
 
 @torch.inference_mode()
-def predict_events(loaded: LoadedModel, loader: Loader, ranks: Ranks) -> Events:
+def predict_events(loaded: LoadedModel, loader: SegmentLoader, ranks: Ranks) -> Events:
     """Events of the held-out videos (of the first `evaluate_videos` of them, if that is set)."""
     config, dataset = loaded.config, loader.dataset
     videos = dataset.videos[: config.training.evaluate_videos or None]
@@ -159,9 +159,9 @@ def predict_events(loaded: LoadedModel, loader: Loader, ranks: Ranks) -> Events:
     return {video: together[video] for video in videos}
 
 
-def _as_events(sentences: dict[int, str], loader: Loader) -> Events:
+def _as_events(sentences: dict[int, str], loader: SegmentLoader) -> Events:
     dataset, events = loader.dataset, Events()
-    for number, told in enumerate(dataset.told):
+    for number, told in enumerate(dataset.events):
         video = dataset.videos[int(dataset.video_N[number])]
         events.setdefault(video, []).append(Event(told.start, told.end, sentences[number]))
     return events

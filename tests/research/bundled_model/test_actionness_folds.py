@@ -25,14 +25,14 @@ def test_figures_are_those_of_a_loop() -> None:
 
 
 def test_every_clip_is_judged_once_and_what_stands_still_is_known(tmp_path: Path) -> None:
-    folder = write_collection(tmp_path, clips=60, splits=("train",), quiet=30)
+    folder = write_collection(tmp_path, clips=60, splits=("train",), negatives=30)
     held_out = judge_folds(ClipCollection.read(folder), "train", 0.05)
     assert (len(held_out.told_N), len(held_out.quiet_M)) == (60, 30)
     assert held_out.rightly_ranked > 0.95
 
 
 def test_a_line_for_every_ridge_and_bad_input_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = write_collection(tmp_path / "clips", clips=40, splits=("train",), quiet=20)
+    folder = write_collection(tmp_path / "clips", clips=40, splits=("train",), negatives=20)
     assert main(["--data", str(folder), "--ridge", "0.02", "0.5"]) == 0
     first, second = capsys.readouterr().out.splitlines()
     assert first.startswith("ridge 0.02: ") and second.startswith("ridge 0.5: ") and first[10:] != second[10:]

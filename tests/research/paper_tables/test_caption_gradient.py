@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 
 from densevid.config import Config
-from densevid.data.dataset import Batch
+from densevid.data.batches import Batch
 from densevid.data.vocabulary import Vocabulary
 from densevid.io import write_json
 from densevid.model.masked_transformer import MaskedTransformer
 from densevid.timelines.clips import ClipCollection
 from densevid.timelines.compose import TimelineGenerator
 from densevid.timelines.dataloader import TimelineLoader
-from densevid.timelines.dataset import TimelineSamples
+from densevid.timelines.dataset import TimelineDataset
 from densevid.training.step import total_loss
 from helpers.clip_collections import write_collection
 from research.paper_tables.caption_gradient import gradient_norms
@@ -36,7 +36,7 @@ TINY = {
 def batch(tmp_path_factory: pytest.TempPathFactory) -> Batch:
     clips = write_collection(tmp_path_factory.mktemp("gradient") / "clips")
     generator = TimelineGenerator(ClipCollection.read(clips), "train")
-    samples = TimelineSamples(generator, Vocabulary.build(generator.sentences(), 1), Config().with_values(TINY))
+    samples = TimelineDataset(generator, Vocabulary.build(generator.sentences(), 1), Config().with_values(TINY))
     return next(TimelineLoader(samples, 4).batches(0))
 
 

@@ -1,4 +1,4 @@
-"""A disguised video: what belongs together in time does so still, and no clip can be known again."""
+"""Permuted channels: distances between steps are kept, and no clip can be recognised."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from densevid.data.vocabulary import Vocabulary
 from densevid.errors import InputError
 from densevid.timelines.clips import ClipCollection
 from densevid.timelines.compose import TimelineGenerator
-from densevid.timelines.dataset import TimelineSamples
+from densevid.timelines.dataset import TimelineDataset
 from helpers.clip_collections import write_collection
 from helpers.timeline_setup import make
 
@@ -77,4 +77,4 @@ def test_other_features_than_the_settings_want_are_refused(collection: ClipColle
     generator = TimelineGenerator(collection, "train")
     vocabulary = Vocabulary.build(generator.sentences(), min_count=1)
     with pytest.raises(InputError, match=r"are \(16,\) wide, the settings want \(2048, 1024\)"):
-        TimelineSamples(generator, vocabulary, Config())
+        TimelineDataset(generator, vocabulary, Config())

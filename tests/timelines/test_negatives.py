@@ -1,4 +1,4 @@
-"""Clips without captions: background beside events, and videos in which nothing happens."""
+"""Clips without captions: background between events, and videos without events (negatives)."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import pytest
 import torch
 
 from densevid.config import Config
-from densevid.data.dataset import collate
+from densevid.data.batches import collate
 from densevid.data.vocabulary import Vocabulary
 from densevid.errors import InputError
 from densevid.model.masked_transformer import MaskedTransformer
 from densevid.timelines.clips import ClipCollection
 from densevid.timelines.compose import TimelineGenerator
 from densevid.timelines.dataloader import TimelineLoader
-from densevid.timelines.dataset import TimelineSamples
+from densevid.timelines.dataset import TimelineDataset
 from densevid.timelines.export import near_duplicates
 from densevid.training.step import total_loss
 from helpers.clip_collections import write_collection
@@ -28,38 +28,38 @@ Made = Callable[[int], ClipCollection]
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
-    folder = tmp_path_factory.mktemp("quiet")
+    folder = tmp_path_factory.mktemp("negatives")
 
-    def collection(quiet: int) -> ClipCollection:
-        return ClipCollection.read(write_collection(folder / str(quiet), clips=200, quiet=quiet))
+    def collection(count: int) -> ClipCollection:
+        return ClipCollection.read(write_collection(folder / str(count), clips=200, negatives=count))
 
     return collection
 
 
-def samples_of(collection: ClipCollection, **training: object) -> TimelineSamples:
+def samples_of(collection: ClipCollection, **training: object) -> TimelineDataset:
     settings = {"timelines": 100, "segments_per_video": 2, "proposal_loss": "overlap", "max_words": 8, **training}
     features = {"streams": ["clip"], "widths": [16]}
     config = Config().with_values({"model": MODEL, "features": features, "training": settings})
     generator = TimelineGenerator(collection, "train")
-    return TimelineSamples(generator, Vocabulary.build(generator.sentences(), min_count=1), config)
+    return TimelineDataset(generator, Vocabulary.build(generator.sentences(), min_count=1), config)
 
 
 def test_they_are_background_and_never_part_of_an_event(made: Made) -> None:
     generator = TimelineGenerator(made(12), "train")
-    assert len(generator.pool.quiet) == 12 and not generator.pool.events.clips[0].name.startswith("quiet")
+    assert len(generator.pool.negatives) == 12 and not generator.pool.events.clips[0].name.startswith("negative")
     shown = 0
     for plan in map(generator.plan, range(150)):
         covered = np.zeros(plan.ticks, dtype=bool)
         for event in plan.events:
             covered[event.start : event.end] = True
-        is_quiet = np.repeat([not shot.clip.captions for shot in plan.shots], [shot.ticks for shot in plan.shots])
-        assert not (is_quiet & covered).any()
-        shown += bool(is_quiet.any())
-    assert shown > 10, "some videos have quiet spans"
+        is_negative = np.repeat([not shot.clip.captions for shot in plan.shots], [shot.ticks for shot in plan.shots])
+        assert not (is_negative & covered).any()
+        shown += bool(is_negative.any())
+    assert shown > 10, "some videos show negatives as background"
 
 
 def test_who_is_set_aside_and_what_events_show_does_not_depend_on_them(made: Made) -> None:
-    without, with_some = (TimelineGenerator(made(quiet), "train") for quiet in (0, 12))
+    without, with_some = (TimelineGenerator(made(count), "train") for count in (0, 12))
     names = {clip.name for clip in with_some.pool.background.clips if clip.captions}
     assert names == {clip.name for clip in without.pool.background.clips}
     assert with_some.sentences() == without.sentences()
@@ -69,32 +69,36 @@ def test_who_is_set_aside_and_what_events_show_does_not_depend_on_them(made: Mad
     assert same, "videos without background are the very same"
 
 
-def test_a_quiet_video_shows_them_alone_and_is_as_long_as_others(made: Made) -> None:
+def test_a_negative_video_shows_them_alone_and_is_as_long_as_others(made: Made) -> None:
     generator = TimelineGenerator(made(12), "train")
-    videos = [generator.quiet_video(index) for index in range(80)]
+    videos = [generator.negative_video(index) for index in range(80)]
     assert all(not shot.clip.captions for video in videos for shot in video.plan.shots)
     assert all(not video.plan.events and len(video.track) == video.plan.ticks for video in videos)
     assert {len({shot.clip.name for shot in video.plan.shots}) for video in videos} == {1, 2, 3}
-    lengths = [np.median([plan(index).ticks for index in range(80)]) for plan in (generator.quiet_plan, generator.plan)]
+    lengths = [
+        np.median([plan(index).ticks for index in range(80)]) for plan in (generator.negative_plan, generator.plan)
+    ]
     assert lengths[0] == pytest.approx(lengths[1], rel=0.35)
-    again = TimelineGenerator(made(12), "train").quiet_video(7)
+    again = TimelineGenerator(made(12), "train").negative_video(7)
     np.testing.assert_array_equal(videos[7].track.values, again.track.values)
     with pytest.raises(InputError, match="no clip is without captions"):
-        TimelineGenerator(made(0), "train").quiet_video(0)
+        TimelineGenerator(made(0), "train").negative_video(0)
 
 
-def test_some_samples_are_quiet_and_a_batch_with_one_trains(made: Made) -> None:
+def test_some_samples_are_negatives_and_a_batch_with_one_trains(made: Made) -> None:
     samples = samples_of(made(12))
-    quiet = samples.negatives_every - 1
-    assert len(samples[quiet].events_G2) == 0 == len(samples[quiet].number_P) and samples[quiet].steps > 0
+    negative = samples.negatives_every - 1
+    assert len(samples[negative].events_G2) == 0 == len(samples[negative].number_P) and samples[negative].steps > 0
     assert [len(samples[index].number_P) > 0 for index in range(13)] == [True] * 12 + [False]
-    assert "12 of them quiet" in samples.summary() and "quiet" not in samples_of(made(0)).summary()
+    assert (
+        "12 of them without captions" in samples.summary() and "without captions" not in samples_of(made(0)).summary()
+    )
     config = Config().with_values({"model": MODEL, "features": {"streams": ["clip"], "widths": [16]}})
     config = config.with_settings(["training.proposal_loss=overlap", "training.max_words=8"])
     model = MaskedTransformer(config, len(samples.vocabulary))
-    batch = collate([samples[quiet], samples[0], samples[1]], 160)
+    batch = collate([samples[negative], samples[0], samples[1]], 160)
     assert batch.video_P is not None and set(batch.video_P.tolist()) == {1, 2}
-    alone = collate([samples[quiet], samples[quiet + samples.negatives_every]], 160)
+    alone = collate([samples[negative], samples[negative + samples.negatives_every]], 160)
     assert not alone.event_valid_BG.any() and len(alone.sample_P) == 0
     for each in (batch, alone):
         model.zero_grad()
@@ -104,7 +108,7 @@ def test_some_samples_are_quiet_and_a_batch_with_one_trains(made: Made) -> None:
         assert all(weight.grad is not None and torch.isfinite(weight.grad).all() for weight in model.parameters())
 
 
-def test_one_segment_a_video_and_a_quiet_one_do_not_get_mixed_up(made: Made) -> None:
+def test_a_video_with_one_segment_and_a_negative_are_not_mixed_up(made: Made) -> None:
     samples = samples_of(made(12), segments_per_video=1)
     pair = [samples[samples.negatives_every - 1], samples[0]]
     batch = collate(pair, 160)
@@ -113,8 +117,8 @@ def test_one_segment_a_video_and_a_quiet_one_do_not_get_mixed_up(made: Made) -> 
     assert collate([samples[0], samples[1]], 160).video_P is None
 
 
-def test_quiet_videos_score_lower_after_some_training(made: Made) -> None:
-    """The whole point: whatever is proposed in a video of quiet clips is worth less than in others."""
+def test_negatives_score_lower_after_some_training(made: Made) -> None:
+    """The purpose of negatives: proposals in a video without events score lower than in others."""
     samples = samples_of(made(30), timelines=192)
     training = {"proposal_loss": "overlap", "max_words": 8, "task": "proposals"}
     values = {"model": MODEL | {"dropout": 0.0, "input_dropout": 0.0}, "training": training}
@@ -129,7 +133,7 @@ def test_quiet_videos_score_lower_after_some_training(made: Made) -> None:
     fresh = TimelineGenerator(samples.generator.collection, "train", seed=9)
     scores = [
         _best_score(model.eval(), [make(index).track.values for index in range(20)])
-        for make in (fresh.quiet_video, fresh.video)
+        for make in (fresh.negative_video, fresh.video)
     ]
     assert scores[0] < scores[1] - 0.05
 
@@ -147,16 +151,18 @@ def _best_score(model: MaskedTransformer, tracks: list[np.ndarray]) -> float:
     return float(np.mean(best))
 
 
-def test_a_batch_that_could_be_quiet_alone_is_refused(made: Made) -> None:
-    with pytest.raises(InputError, match="quiet ones alone"):
+def test_a_batch_that_could_be_negatives_alone_is_refused(made: Made) -> None:
+    with pytest.raises(InputError, match="no-event videos alone"):
         TimelineLoader(samples_of(made(12)), 1)
     assert TimelineLoader(samples_of(made(0)), 1)
 
 
 def test_they_are_nobodys_near_duplicates(made: Made) -> None:
-    assert not [pair for pair in near_duplicates(made(12), "test", threshold=-1.0) if "quiet" in pair.clip + pair.other]
+    assert not [
+        pair for pair in near_duplicates(made(12), "test", threshold=-1.0) if "negative" in pair.clip + pair.other
+    ]
 
 
 def test_the_files_of_a_collection_keep_them(tmp_path: Path) -> None:
-    collection = ClipCollection.read(write_collection(tmp_path / "clips", quiet=2))
-    assert [clip.captions for clip in collection.clips if clip.name.startswith("quiet")] == [()] * 4
+    collection = ClipCollection.read(write_collection(tmp_path / "clips", negatives=2))
+    assert [clip.captions for clip in collection.clips if clip.name.startswith("negative")] == [()] * 4

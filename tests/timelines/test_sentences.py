@@ -56,6 +56,6 @@ def test_sentences_about_people_doing_nothing_in_particular_are_not_telling() ->
         ["A man does it in a hall.", "A boy and a man dance."],
     ]
     said = find_shared_sentences(captions, ["a", "b"])
-    telling = {said.sentences[i]: bool(said.telling_K[k]) for i, k in enumerate(said.meaning_S) if k >= 0}
+    telling = {said.sentences[i]: bool(said.specific_K[k]) for i, k in enumerate(said.meaning_S) if k >= 0}
     assert telling["A man is dancing."]
     assert not telling.get("A man is doing something.", False)
