@@ -18,8 +18,8 @@ import torch
 
 from densevid.config import Config, load_config
 from densevid.data.annotations import Annotations
-from densevid.data.dataloader import SegmentLoader, BatchSampler
 from densevid.data.batches import Batch
+from densevid.data.dataloader import BatchSampler, SegmentLoader
 from densevid.data.dataset import SegmentDataset
 from densevid.data.sources import InMemoryFeatures
 from densevid.data.vocabulary import Vocabulary

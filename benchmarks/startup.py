@@ -31,7 +31,7 @@ import numpy as np
 from benchmarks.hardware import run_measured
 from densevid.config import load_config
 from densevid.data.annotations import read_annotations
-from densevid.data.dataloader import SegmentLoader, BatchSampler
+from densevid.data.dataloader import BatchSampler, SegmentLoader
 from densevid.data.dataset import SegmentDataset
 from densevid.errors import InputError
 from densevid.io import write_json, write_text

@@ -19,8 +19,8 @@ import torch
 from benchmarks.train import VOCABULARY, generated_batch
 from densevid.config import Config
 from densevid.data.annotations import Annotations
-from densevid.data.dataloader import SegmentLoader, BatchSampler
 from densevid.data.batches import Batch
+from densevid.data.dataloader import BatchSampler, SegmentLoader
 from densevid.data.dataset import SegmentDataset
 from densevid.data.store.reader import FeatureStore
 from densevid.data.vocabulary import Vocabulary

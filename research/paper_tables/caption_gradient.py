@@ -16,8 +16,8 @@ from torch import Tensor
 
 from densevid.checkpoint import load_model
 from densevid.config import Config
-from densevid.data.dataloader import SegmentLoader, BatchSampler
 from densevid.data.batches import Batch
+from densevid.data.dataloader import BatchSampler, SegmentLoader
 from densevid.data.dataset import SegmentDataset
 from densevid.io import provenance, write_json
 from densevid.model.masked_transformer import MaskedTransformer

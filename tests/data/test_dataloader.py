@@ -42,9 +42,7 @@ def dataset_of(events: list[int], dtype: str = "float32") -> SegmentDataset:
     truth = {
         f"v{n}": [Event(i % 3, i % 3 + 1 + i / 100, "a dog") for i in range(count)] for n, count in enumerate(events)
     }
-    return SegmentDataset(
-        Annotations(truth, {}, []), InMemoryFeatures(tracks), VOCABULARY, load_config(None, SETTINGS)
-    )
+    return SegmentDataset(Annotations(truth, {}, []), InMemoryFeatures(tracks), VOCABULARY, load_config(None, SETTINGS))
 
 
 counts = st.lists(st.integers(0, 6), min_size=1, max_size=12).filter(lambda events: sum(events) > 0)
