@@ -1,0 +1,71 @@
+"""README and docs are true to the tree: links, commands, settings, paths and words."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from densevid.cli import VERBS, _parser
+from densevid.config import Config
+from scripts.house_report import OLD_WORDS
+
+ROOT = Path(__file__).parents[1]
+GUIDES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [*GUIDES, ROOT / "CHANGELOG.md", *sorted((ROOT / "docs" / "research").glob("*.md"))]
+SETTINGS = {f"{section}.{key}" for section, values in Config().as_dict().items() for key in values}
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_lead_to_files(page: Path) -> None:
+    targets = re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text(encoding="utf-8"))
+    missing = [link for link in targets if "://" not in link and not (page.parent / link).exists()]
+    assert missing == []
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=name_of)
+def test_commands_are_understood(page: Path) -> None:
+    blocks = re.findall(r"```(?:bash)?\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
+    for line in lines:
+        words = shlex.split(line, comments=True) if line.startswith("densevid ") else []
+        if words and not re.search(r"[|\[]|\.\.\.", line) and "VERB" not in words:
+            assert words[1] in VERBS, line
+            _parser(words[1]).parse_args(words[1:])
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=name_of)
+def test_settings_exist(page: Path) -> None:
+    named = set(re.findall(r"\b(?:model|features|training|inference)\.[a-z_]+", page.read_text(encoding="utf-8")))
+    files = {name for name in named if name.endswith((".py", ".md", ".toml", ".safetensors", ".safetensor"))}
+    modules = {name for name in named if (ROOT / "src" / "densevid" / name.replace(".", "/")).with_suffix(".py").exists()}
+    assert named - files - modules - SETTINGS - {"features.toml"} == set()
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=name_of)
+def test_paths_of_the_source_exist(page: Path) -> None:
+    named = re.findall(r"`((?:[a-z_]+/)+[a-z_]+\.(?:py|toml))`", page.read_text(encoding="utf-8"))
+    roots = (ROOT / "src" / "densevid", ROOT)
+    assert [path for path in named if not any((root / path).exists() for root in roots)] == []
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=name_of)
+def test_words_are_those_of_the_field(page: Path) -> None:
+    lines = enumerate(page.read_text(encoding="utf-8").splitlines(), 1)
+    assert [f"{number}: {found[0]}" for number, line in lines for found in OLD_WORDS.finditer(line)] == []
+
+
+def test_every_verb_is_in_the_readme() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert [verb for verb in VERBS if f"densevid {verb}" not in readme] == []
+
+
+def test_the_readme_fits_two_screens() -> None:
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= 110
