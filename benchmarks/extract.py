@@ -1,16 +1,11 @@
-"""Videos to time extraction on, made on the spot: textures that drift, with noise, as H.264 with reordered frames.
-
-Extraction against a bare loop: PyAV decodes every frame of a file, then the same network in batches of 16.
+"""Time extraction against a bare loop: PyAV decodes every frame of a file, then the same network in batches of 16.
 
 Both sides take turns in the same run and the best round of each counts, so that the ratio means something on a busy
-machine. The bare loop is timed with its network on one thread and on all cores.
+machine. The videos are made on the spot unless --videos names some; the 720p ones are made from them. With --probe, the
+streams are probed instead: how much motion adds to appearance for the category of each clip and for the actions that
+its captions name, by linear probes that are cross-validated by source video.
 
-Time extraction against a bare loop: PyAV decodes every frame of a file, then the same network in batches of 16.
-
-Both sides take turns in the same run and the best round of each counts, so that the ratio means something on a busy
-machine. The videos are made on the spot unless --videos names some; the 720p ones are made from them. With --probe,
-instead: how much the motion stream adds, by linear probes for the category of each clip and for the actions that its
-captions name, cross-validated by source video.
+The bare loop is timed with its network on one thread and on all cores.
 
 Examples:
   densevid bench extract
@@ -36,7 +31,9 @@ import numpy as np
 import numpy.typing as npt
 from av.video.frame import VideoFrame
 
+from benchmarks.feature_probe import print_probe
 from benchmarks.hardware import run_measured
+from densevid.cli import run_program
 from densevid.errors import InputError
 from densevid.video.backbones import find_backbone
 from densevid.video.engines import OnnxNetwork, onnx_bytes
@@ -47,6 +44,7 @@ from densevid.video.weights import efficientnet_lite0
 from densevid.video.windows import flow_pictures
 
 TIME_BASE = Fraction(1, 90000)
+BARE_BATCH = 16
 
 
 def make_video(path: Path, times: Sequence[float], *, seed: int = 0, width: int = 224, height: int = 168) -> Path:
@@ -85,11 +83,8 @@ def _encode(path: Path, frames: Iterable[tuple[float, VideoFrame]], width: int, 
     return path
 
 
-BARE_BATCH = 16
-
-
 def print_figures(videos: Sequence[str] | None, count: int, rounds: int) -> None:
-    """Time both sides on some videos, and print everything the issue of speed is judged by."""
+    """Time both sides on some videos and print all figures."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         small = [job.path for job in find_jobs(videos)[0]][:count] if videos else _made(folder, count)
@@ -137,7 +132,7 @@ def compare(what: str, backbone: str, videos: Sequence[Path], rounds: int) -> Co
 
 
 def bare_loop(backbone: str, network: OnnxNetwork, path: Path) -> npt.NDArray[np.float32]:
-    """What one writes first: decode every frame, keep the pictures that are due, then run the network on them."""
+    """The obvious implementation: decode every frame, keep the pictures that are due, then run the network on them."""
     frames_per_step = find_backbone(backbone).frames_per_step
     runs: list[list[tuple[float, npt.NDArray[Any]]]] = []
     with av.open(str(path)) as container:
@@ -178,7 +173,7 @@ def _print_whole_command(videos: Sequence[Path], folder: Path) -> None:
 
 
 def _print_timing(folder: Path) -> None:
-    """How far each step's clock is from the presentation time of the packet that its turn asks for, in frames."""
+    """How far each step's clock is from the presentation time of the packet nearest to its turn, in frames."""
     gaps = np.random.default_rng(0).uniform(1 / 60, 1 / 6, 400)
     for kind, times in (("constant", np.arange(500) / 25), ("variable", np.cumsum(gaps) - gaps[0])):
         path = make_video(folder / f"{kind}.mp4", times.tolist())
@@ -194,7 +189,7 @@ def _print_timing(folder: Path) -> None:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of `densevid bench extract`."""
+    """Declare the flags."""
     parser.add_argument("--videos", metavar="VIDEO|FOLDER|LIST", nargs="+", help="time these (made on the spot)")
     parser.add_argument("--count", type=int, default=6, metavar="N", help="how many of them (6)")
     parser.add_argument("--rounds", type=int, default=3, metavar="N", help="how often each side is timed (3)")
@@ -205,19 +200,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the figures."""
     if args.probe and not args.clips:
-        raise InputError("--probe needs --clips FILE, which says the category of each clip")
+        raise InputError("--probe needs --clips FILE with the category of each clip")
     if args.probe:
-        from benchmarks.feature_probe import print_probe
-
         print_probe(args.probe, args.clips)
     else:
-        from benchmarks.extract import print_figures
-
         print_figures(args.videos, args.count, args.rounds)
     return 0
 
 
 if __name__ == "__main__":
-    from densevid.cli import main
-
-    sys.exit(main(["bench", "extract", *sys.argv[1:]]))
+    sys.exit(run_program("python -m benchmarks.extract", __doc__, add_arguments, run))

@@ -1,8 +1,8 @@
-"""What the streams know: linear probes for the category of each clip and for the actions its captions name.
+"""Linear probes of feature streams: the category of each clip, and the actions that its captions name.
 
-A clip is the mean of its steps. A probe is ridge regression; its strength is chosen on the training part alone. Folds
-are made of whole source videos, so that no probe is asked about a video it has seen. An action is a word in -ing
-that at least 15% of a clip's captions use, in at least 25 clips.
+This is `benchmarks.extract --probe`. A clip is the mean of its steps. A probe is ridge regression whose strength is
+chosen on its training part alone. Folds consist of whole source videos, so that training and test clips never share
+one. An action is a word in -ing that at least 15% of a clip's captions use, in at least 25 clips.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Numbers = npt.NDArray[np.int64]
 
 
 def print_probe(store_path: Path | str, clips_path: Path | str) -> None:
-    """Print how well each stream, and all of them together, tell categories and actions."""
+    """Print how well each stream, and all of them together, predict categories and actions."""
     store, clips = FeatureStore.open(store_path), read_json(clips_path)
     known = clips if isinstance(clips, dict) else {}
     videos = [video for video in store.videos() if {"category", "captions"} <= set(known.get(video, {}))]
@@ -35,7 +35,7 @@ def print_probe(store_path: Path | str, clips_path: Path | str) -> None:
         raise InputError(f"{clips_path}: gives category and captions of only {len(videos)} videos of {store}")
     category = _as_numbers([str(clips[video]["category"]) for video in videos])
     source = _as_numbers([str(clips[video].get("source", video)) for video in videos])
-    actions, said = _actions([clips[video] for video in videos])
+    actions, shown = _actions([clips[video] for video in videos])
     streams = {name: _pooled(store, videos, name) for name, _ in store.streams}
     inputs = {**streams, " + ".join(streams): np.concatenate(list(streams.values()), axis=1)}
     print(f"{len(videos)} clips of {source.max() + 1} videos, {FOLDS}-fold by video, {REPEATS} ways to cut the folds")
@@ -43,23 +43,23 @@ def print_probe(store_path: Path | str, clips_path: Path | str) -> None:
     print(f"{len(actions)} actions: {', '.join(actions)}")
     for name, features in inputs.items():
         right = [accuracy(features, category, source, seed) for seed in range(REPEATS)]
-        areas = [ranking(features, said, source, seed) for seed in range(REPEATS)]
+        areas = [ranking(features, shown, source, seed) for seed in range(REPEATS)]
         spread = f"category right {np.mean(right):.1%} +- {np.std(right):.1%}"
         print(f"{name:22} {spread}, area under the curve of actions {np.mean(areas):.3f} +- {np.std(areas):.3f}")
 
 
 def accuracy(features: Array, category: Numbers, source: Numbers, seed: int) -> float:
-    """Shard of clips whose category is found by a probe that has seen none of their source videos."""
+    """Share of clips whose category a probe finds that was trained on other source videos."""
     scores = _held_out_scores(features, np.eye(category.max() + 1)[category], source, seed)
     return float((scores.argmax(axis=1) == category).mean())
 
 
-def ranking(features: Array, said: Array, source: Numbers, seed: int) -> float:
+def ranking(features: Array, shown: Array, source: Numbers, seed: int) -> float:
     """The chance that a clip with an action scores higher than one without it, averaged over the actions."""
-    ranks = _held_out_scores(features, said, source, seed).argsort(axis=0).argsort(axis=0) + 1
-    with_it = said.sum(axis=0)
-    above = (ranks * said).sum(axis=0) - with_it * (with_it + 1) / 2
-    return float((above / (with_it * (len(said) - with_it))).mean())
+    ranks = _held_out_scores(features, shown, source, seed).argsort(axis=0).argsort(axis=0) + 1
+    with_it = shown.sum(axis=0)
+    above = (ranks * shown).sum(axis=0) - with_it * (with_it + 1) / 2
+    return float((above / (with_it * (len(shown) - with_it))).mean())
 
 
 def _held_out_scores(features: Array, targets: Array, source: Numbers, seed: int) -> Array:
@@ -91,7 +91,7 @@ def _probe(train: Array, targets: Array, test: Array) -> Array:
 
 
 def _actions(rows: list[Mapping[str, Any]]) -> tuple[list[str], Array]:
-    """The actions that enough clips are said to show, and which clip shows which (clips x actions)."""
+    """The actions that the captions of enough clips name, and which clip shows which (clips x actions)."""
     shown = []
     for row in rows:
         counts = Counter(word for caption in row["captions"] for word in set(caption.split()) if word.endswith("ing"))

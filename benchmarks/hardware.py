@@ -1,7 +1,4 @@
-"""What GPUs could do at most, as their makers publish it: what a measured rate is a share of.
-
-Runs a densevid command and watches the memory of all its processes together (Linux).
-"""
+"""What a figure is compared with: published peaks of GPUs, and the time and peak memory of a whole densevid command."""
 
 from __future__ import annotations
 
@@ -12,25 +9,30 @@ from collections.abc import Sequence
 from pathlib import Path
 
 PEAK_TERAFLOPS = {"H100": 989.0, "H200": 989.0, "A100": 312.0}  # bfloat16, dense
+SAMPLING_SECONDS = 0.05
 
 
 def share_of_peak(teraflops: float, device: str) -> float | None:
-    """Of a GPU by its name; None where its peak is not known here."""
+    """The share of a GPU's published peak, by the name of the GPU; None where its peak is not known here."""
     peak = next((peak for chip, peak in PEAK_TERAFLOPS.items() if chip in device), None)
     return None if peak is None else teraflops / peak
 
 
-SECONDS_BETWEEN_LOOKS = 0.05
-
-
 def run_measured(words: Sequence[str]) -> tuple[float, float]:
-    """Seconds it took, and the most megabytes its processes held at one time (pages that several share count once)."""
+    """Run a densevid command and watch the memory of all its processes (Linux).
+
+    Args:
+        words: The command line after `densevid`.
+
+    Returns:
+        Its seconds, and the most megabytes its processes held at one time; shared pages count once.
+    """
     begin = time.perf_counter()
     process = subprocess.Popen([sys.executable, "-m", "densevid", *words], stdout=subprocess.DEVNULL)
     peak = 0
     while process.poll() is None:
         peak = max(peak, sum(map(_kilobytes, _family(process.pid))))
-        time.sleep(SECONDS_BETWEEN_LOOKS)
+        time.sleep(SAMPLING_SECONDS)
     if process.returncode:
         raise RuntimeError(f"densevid {words[0]} ended with exit code {process.returncode}")
     return time.perf_counter() - begin, peak / 1024

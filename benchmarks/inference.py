@@ -1,4 +1,4 @@
-"""Time captioning beside a plain dense version in one run, and check that both find and say the same.
+"""Time captioning against a plain dense version in one run, and compare their intervals and sentences.
 
 By default: the paper's network with seeded random weights, with its gated mask and then with the discrete one, videos
 of 480 steps, exactly 186 proposals a video, exactly 20 words a sentence. The plain version takes one video at a time
@@ -19,21 +19,26 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import torch
+
+from benchmarks.inference_parts import print_readings
+from benchmarks.inference_runs import ATTENTION, Run, print_figures
+from benchmarks.inference_stages import print_stages, print_sweep
+from benchmarks.inference_workload import Workload, prepare, print_store_run
+from densevid.cli import run_program
+from densevid.config import ModelConfig
+from densevid.device import usable_device
 from densevid.errors import InputError
+from densevid.inference.predict import set_threads
 from densevid.io import require_writable
-
-if TYPE_CHECKING:
-    import torch
-
-    from densevid.kernels.fused import Kernel
+from densevid.kernels.fused import KERNELS, Kernel
 
 COUNTS = ("videos", "plain_videos", "top", "store_run", "at_once", "rounds", "threads")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of `densevid bench inference`."""
+    """Declare the flags."""
     parser.add_argument("--device", default=None, help="cpu, cuda, ... (default: cuda where there is one)")
     parser.add_argument("--videos", type=int, default=None, help="videos together (default: 256 on CUDA, else 2)")
     parser.add_argument(
@@ -46,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--mask", choices=("gated", "learned", "discrete"), help="(gated and discrete; gated with one of the 'instead')"
     )
     parser.add_argument("--floor", type=float, default=0.0, help="inference.mask_floor (0: exact)")
-    parser.add_argument("--top", type=int, default=10, help="also caption only so many, the best by score (10)")
+    parser.add_argument("--top", type=int, default=10, help="also caption only the best so many, by score (10)")
     parser.add_argument("--model", type=Path, metavar="DIR", help="a trained model, with its own settings")
     parser.add_argument("--features", type=Path, metavar="STORE", help="real features for it")
     parser.add_argument("--store-run", type=int, metavar="N", help="instead: N generated videos, store to predictions")
@@ -56,15 +61,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rounds", type=int, default=None, metavar="N", help="the median of so many (3 on CUDA, else 1)"
     )
-    parser.add_argument("--precision", choices=("float32", "bfloat16", "float16"), default=None, help="only this one")
+    parser.add_argument("--precision", choices=("float32", "bfloat16", "float16"), default=None, help="this one only")
     parser.add_argument(
-        "--kernels", default="all", metavar="NAMES", help="ours on CUDA: all, none, some of rows,norm,relu,attend,said"
+        "--kernels",
+        default="all",
+        metavar="NAMES",
+        help=f"ours on CUDA: all, none, or of {','.join(KERNELS)} (all)",
     )
     parser.add_argument(
         "--attention",
-        choices=("usual", "cudnn", "flash"),
-        default="usual",
-        help="whose in the encoder, on CUDA (usual)",
+        choices=ATTENTION,
+        default=ATTENTION[0],
+        help=f"implementation in the encoder, on CUDA ({ATTENTION[0]})",
     )
     parser.add_argument("--no-capture", action="store_true", help="replay nothing as a CUDA graph")
     parser.add_argument("--stages", action="store_true", help="instead: what each stage, and each part of it, takes")
@@ -78,11 +86,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measure and print."""
-    from benchmarks.inference_runs import Run, print_figures
-    from benchmarks.inference_subject import Asked, subject
-    from densevid.device import usable_device
-    from densevid.inference.predict import set_threads
-
     _check(args)
     if args.threads is not None:
         set_threads(args.threads, print)
@@ -93,35 +96,32 @@ def run(args: argparse.Namespace) -> int:
         args.proposals, args.steps, args.words = min(args.proposals, 12), min(args.steps, 48), min(args.words, 6)
     videos = args.store_run or args.videos or (256 if device.type == "cuda" else 2)
     masks = (args.mask,) if args.mask else ("gated", "discrete") if args.model is None else ("gated",)
-    asked = [Asked(videos, args.proposals, args.steps, args.words, mask, args.floor, args.quick) for mask in masks]
-    how = Run(
+    shape = args.proposals, args.steps, args.words
+    workloads = [Workload(videos, *shape, mask, args.floor, args.quick) for mask in masks]
+    options = Run(
         device,
         args.plain_videos or (4 if device.type == "cuda" else 1),
         top=args.top,
         at_once=args.at_once,
         kernels=_kernels(args.kernels),
         attention=args.attention,
-        captured=not args.no_capture,
+        cuda_graphs=not args.no_capture,
         profile=args.profile,
         precision=args.precision,
         rounds=args.rounds or (3 if device.type == "cuda" else 1),
     )
     if args.store_run:
-        from benchmarks.inference_subject import print_store_run
-
-        print_store_run(asked[0], device, args.precision)
+        print_store_run(workloads[0], device, args.precision)
     elif args.stages or args.sweep:
-        from benchmarks.inference_stages import print_stages, print_sweep
-
         work = print_stages if args.stages else print_sweep
-        work(*subject(asked[0], args.model, args.features), how)
+        work(*prepare(workloads[0], args.model, args.features), options)
     else:
-        print_figures(asked, how, model=args.model, features=args.features, json=args.json)
+        print_figures(workloads, options, model=args.model, features=args.features, json=args.json)
     return 0
 
 
 def _check(args: argparse.Namespace) -> None:
-    """Refuse what cannot be followed, and what would be left undone without a word."""
+    """Refuse flags that cannot be followed or would be ignored."""
     for name in COUNTS:
         if (count := getattr(args, name)) is not None and count < 1:
             raise InputError(f"--{name.replace('_', '-')} must be at least 1, got {count}")
@@ -131,15 +131,12 @@ def _check(args: argparse.Namespace) -> None:
         raise InputError("--store-run makes its own model and videos; leave out --model and --features")
     if args.json is not None:
         if args.store_run or args.stages or args.sweep or args.readings:
-            raise InputError("--json keeps the figures beside the plain version, and those were not asked for")
+            raise InputError("--json writes the comparison with the plain version, and this run has none")
         require_writable(args.json)
 
 
 def _readings(device: torch.device) -> int:
-    """The paper's width."""
-    from benchmarks.inference_parts import print_readings
-    from densevid.config import ModelConfig
-
+    """Time ways to read memories, at the paper's width."""
     if device.type != "cuda":
         raise InputError(f"--readings times a kernel for CUDA, and the device is {device}")
     print_readings(ModelConfig().width, device)
@@ -147,9 +144,7 @@ def _readings(device: torch.device) -> int:
 
 
 def _kernels(names: str) -> tuple[Kernel, ...]:
-    """The kernels that are named."""
-    from densevid.kernels.fused import KERNELS
-
+    """The kernels of --kernels."""
     listed: dict[str, set[str]] = {"all": set(KERNELS), "none": set()}
     chosen = listed.get(names, set(names.split(",")))
     if unknown := sorted(chosen - set(KERNELS)):
@@ -158,6 +153,4 @@ def _kernels(names: str) -> tuple[Kernel, ...]:
 
 
 if __name__ == "__main__":
-    from densevid.cli import main
-
-    sys.exit(main(["bench", "inference", *sys.argv[1:]]))
+    sys.exit(run_program("python -m benchmarks.inference", __doc__, add_arguments, run))

@@ -1,12 +1,11 @@
-"""The parts of encoding events and of saying words, each alone on a GPU, ours and torch's, beside what the chip can do.
+"""The parts of encoding events and generating words, each alone on a GPU: ours and torch's, with the rate each reaches.
 
-Sizes are those of a batch of events in captioning: as many steps as are encoded together. A line has the milliseconds
-that a video of 186 events and 480 steps would spend in the part (all layers and words), and the rate of one run.
+`part_lines`: sizes are those of a batch of events in captioning. A line has the milliseconds that a video of 186 events
+and 480 steps would spend in the part (all layers and words), and the rate of one run.
 
-How our kernel should read the memories of events: every candidate of `kernels/fused.py`, timed on a GPU.
-
-One line each, the best of a number of events last: milliseconds of one reading, the rate, and how it differs from the
-torch form. The calls are replayed as a graph, as words are, so that launching them costs nothing.
+`print_readings`: every candidate tiling of the kernel that reads events' memories (`kernels/fused.py`). A line has the
+milliseconds of one reading, the rate, and the difference from torch's result; the best comes last. Calls are replayed
+as a CUDA graph, as in generation, so that launching them costs nothing.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import get_args
 
 import torch
 from torch import Tensor, nn
@@ -84,8 +84,7 @@ def parts(model: ModelConfig, device: torch.device, events: int) -> Iterator[Par
     for kind, fused in kinds:
         yield Part(f"masked rows, {kind}", _call(fused.masked_rows, shared, row, mask), 1, 3 * each, "TB/s")
     projected = bf16(events, STEPS, 3 * width)
-    whose: tuple[Attention, ...] = ("usual", "cudnn", "flash")
-    for name in whose:
+    for name in get_args(Attention):
         work = _call(Fused(name).self_attention, projected, model.heads, 0.1, None)
         yield Part(f"self-attention, {name}", work, layers, flop * 2 * STEPS, "TFLOP/s")
     bias = torch.zeros(events, 1, 1, STEPS, device=device, dtype=torch.bfloat16)
@@ -136,7 +135,7 @@ def print_readings(width: int, device: torch.device) -> None:
 
 @torch.inference_mode()
 def reading_lines(events: int, width: int, device: torch.device) -> list[str]:
-    """The slowest first; what a GPU cannot run says why."""
+    """The slowest first; a line for what the GPU cannot run has the error."""
     query, memory = _subject(events, width, device)
     few = FlatMemory(memory.layers, memory.log_count_N, memory.first_P[:10], memory.slots_P[:10])
     exact = Fused().attended_flat(query[:10], few, 0).float()

@@ -1,7 +1,7 @@
-"""Where the time of captioning goes, and which choice is best: tables that stand at the end of the output, short.
+"""Where the time of captioning goes, stage by stage, and which combination of options is fastest.
 
-Stages are timed in the real thing (`inference/stage_times.py`): on the host's clock, and on the device.
-Stages on the device that wait for the host show the waiting, too; what the device can do alone, the parts show.
+Stages are timed inside the captioner (`inference/stage_times.py`), on the host's clock and on the device. A device
+stage that waits for the host includes the waiting; `inference_parts` times the device alone.
 """
 
 from __future__ import annotations
@@ -12,59 +12,58 @@ from dataclasses import replace
 from typing import Any
 
 from benchmarks.inference_parts import part_lines
-from benchmarks.inference_runs import Run, opened, timed, warm_up, ways
+from benchmarks.inference_runs import ATTENTION, Run, opened, timed, warm_up, ways
 from densevid.checkpoint import LoadedModel
 from densevid.device import model_of
 from densevid.inference.captioner import Captioner, Precision
 from densevid.inference.nms import Choose
 from densevid.inference.stage_times import Stages, StageTimer
-from densevid.kernels.fused import KERNELS, Attention, Kernel
+from densevid.kernels.fused import KERNELS, Kernel
 from densevid.tracks import FeatureTrack
 
 SWEPT_KERNELS: tuple[tuple[Kernel, ...], ...] = (
     (), ("attend", "said"), ("rows", "norm", "relu"), ("rows", "norm", "relu", "attend"), KERNELS
 )  # fmt: skip
-OTHER_ATTENTION: tuple[Attention, ...] = ("cudnn", "flash")
 SWEPT_AT_ONCE = (8, 32, 64)
 Tried = tuple[float, str, Run]
 
 
 def print_stages(loaded: LoadedModel, tracks: Sequence[FeatureTrack], run: Run) -> None:
     """A table of stages for every way of captioning, replayed and not, and on a GPU a table of parts."""
-    captured = (True, False) if run.device.type == "cuda" and run.captured else (False,)
+    graphs = (True, False) if run.device.type == "cuda" and run.cuda_graphs else (False,)
     lines = []
-    for replays in captured:
-        captioner = opened(loaded, replace(run, captured=replays), usual(run))
+    for replays in graphs:
+        captioner = opened(loaded, replace(run, cuda_graphs=replays), default_precision(run))
         for name, choose, at_once in ways(run, captioner):
             captioner.steps_at_once = at_once
             shown = tracks if at_once != 1 else tracks[: run.single_videos]
             lines += stage_lines(f"{name}, {'replayed' if replays else 'launched'}", captioner, shown, choose)
         lines += [f"  CAPTURING FAILED: {kind}, see the warning above" for kind in captioner.speaker.graphs.failed]
-    print(f"{usual(run)} on {model_of(run.device)}, milliseconds a video: host, device, stage")
+    print(f"{default_precision(run)} on {model_of(run.device)}, milliseconds a video: host, device, stage")
     print("\n".join(lines))
     print("\n".join(part_lines(loaded, run.device)) if run.device.type == "cuda" else "", flush=True)
 
 
-def usual(run: Run) -> Precision:
-    """The precision that is asked for, or the device's own."""
+def default_precision(run: Run) -> Precision:
+    """The precision of the run, or the device's own."""
     return run.precision or ("bfloat16" if run.device.type == "cuda" else "float32")
 
 
 def stage_lines(name: str, captioner: Captioner, tracks: Sequence[FeatureTrack], choose: Choose | None) -> list[str]:
-    """The whole without a clock, then every stage."""
+    """The time of the whole without the stage timer, then that of every stage."""
     warm_up(captioner, tracks, choose)
     seconds, _ = timed(lambda: list(captioner.captioned(tracks, choose=choose)), captioner.device)
-    clock = StageTimer(captioner.device)
-    captioner.listen(clock)
+    timer = StageTimer(captioner.device)
+    captioner.listen(timer)
     list(captioner.captioned(tracks, choose=choose))
     captioner.listen(Stages())
     videos = len(tracks)
-    stages = [f"{stage.host / videos:8.3f} {stage.device / videos:8.3f}  {stage.name}" for stage in clock.times()]
+    stages = [f"{stage.host / videos:8.3f} {stage.device / videos:8.3f}  {stage.name}" for stage in timer.times()]
     return [f"{name}: {seconds / videos * 1e3:.2f} ms a video", *stages]
 
 
 def print_sweep(loaded: LoadedModel, tracks: Sequence[FeatureTrack], run: Run) -> None:
-    """One line a choice, the best last, for every way; each flag is tried with the best of those before it."""
+    """One line per combination, the best last, for every variant; each flag is tried with the best before it."""
     for way in range(4):
         tried: list[Tried] = []
         best = run
@@ -81,13 +80,13 @@ def _choices(on_gpu: bool, *, together: bool) -> list[list[dict[str, Any]]]:
     if not on_gpu:
         return [batches]
     kernels = [{"kernels": names} for names in SWEPT_KERNELS]
-    attentions = [{"attention": whose} for whose in OTHER_ATTENTION]
-    return [kernels, attentions, batches if together else [], [{"captured": False}]]
+    attentions = [{"attention": whose} for whose in ATTENTION[1:]]
+    return [kernels, attentions, batches if together else [], [{"cuda_graphs": False}]]
 
 
 def _tried(loaded: LoadedModel, tracks: Sequence[FeatureTrack], run: Run, way: int) -> Tried:
     gc.collect()  # a captioner before this one may still hold gigabytes
-    captioner = opened(loaded, run, usual(run))
+    captioner = opened(loaded, run, default_precision(run))
     name, choose, captioner.steps_at_once = ways(run, captioner)[way]
     shown = tracks if way % 2 else tracks[: run.single_videos]
     warm_up(captioner, shown, choose)
@@ -96,7 +95,7 @@ def _tried(loaded: LoadedModel, tracks: Sequence[FeatureTrack], run: Run, way: i
 
 
 def described(run: Run) -> str:
-    """A choice in the words of the flags."""
+    """A combination as flags."""
     names = ",".join(run.kernels) or "none"
     batch = "" if run.at_once is None else f" --at-once {run.at_once}"
-    return f"--kernels {names} --attention {run.attention}{batch}{'' if run.captured else ' --no-capture'}"
+    return f"--kernels {names} --attention {run.attention}{batch}{'' if run.cuda_graphs else ' --no-capture'}"

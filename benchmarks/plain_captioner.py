@@ -1,4 +1,4 @@
-"""The plain way to caption a video, which ours is timed against and held to: everything written out, nothing left out.
+"""The plain way to caption a video, which ours is compared with: everything written out, nothing skipped.
 
 One video at a time; selection by a loop over proposals; every proposal encoded over all steps of the video, a batch of
 them at a time; keys and values of the memory projected; those of earlier words concatenated; no sentence leaves early.
@@ -57,10 +57,10 @@ class PlainCaptioner:
             chosen = greedily_chosen(proposals, steps, self.config.inference)
             anchors = [anchor for anchor, _ in chosen]
             masks_PT = self._masks(proposals, anchors, steps) if chosen else valid_1T.float()
-            said = [text for masks in masks_PT.split(self.at_once) for text in self._sentences(video, masks)]
+            sentences = [text for masks in masks_PT.split(self.at_once) for text in self._sentences(video, masks)]
         if not chosen:  # where nothing is proposed, the whole is one event
-            return PlainEvents([(0.0, float(steps))], [self.config.inference.score_threshold], said)
-        return PlainEvents([span for _, span in chosen], proposals.scores_BA[0, anchors].tolist(), said)
+            return PlainEvents([(0.0, float(steps))], [self.config.inference.score_threshold], sentences)
+        return PlainEvents([span for _, span in chosen], proposals.scores_BA[0, anchors].tolist(), sentences)
 
     def _masks(self, proposals: Proposals, anchors: list[int], steps: int) -> Tensor:
         anchor_P = torch.tensor(anchors, device=self.device)
@@ -80,7 +80,7 @@ class PlainCaptioner:
 
 
 def greedily_chosen(proposals: Proposals, steps: int, config: InferenceConfig) -> list[tuple[int, tuple[float, float]]]:
-    """Anchors and their intervals, best first, by the paper's words: over the threshold or among the first few."""
+    """Anchors and their intervals, best first, as the paper describes it: over the threshold or among the first few."""
     score_A = proposals.scores_BA[0]
     spans_A2 = proposals.intervals_BA2[0].clamp(min=0, max=steps)
     fits_A = (anchor_intervals(proposals.anchors_A2)[:, 1] <= steps) & (spans_A2[:, 1] - spans_A2[:, 0] > 1e-3)

@@ -1,6 +1,6 @@
-"""What it saves to encode a video once for several of its segments: segments a second, taken in turns in one run.
+"""Time training with several segments per video (`training.segments_per_video`) against one, in segments a second.
 
-What `training.segments_per_video` saves: segments learnt from a second, with one and with several a video.
+A video is encoded once for all of its segments. Both versions take turns in one run; the best round of each counts.
 
 Examples:
   densevid bench segments
@@ -16,6 +16,7 @@ import time
 import numpy as np
 import torch
 
+from densevid.cli import run_program
 from densevid.config import Config, load_config
 from densevid.data.annotations import Annotations
 from densevid.data.batches import Batch
@@ -26,6 +27,7 @@ from densevid.data.vocabulary import Vocabulary
 from densevid.events import Event
 from densevid.model.masked_transformer import MaskedTransformer
 from densevid.tracks import Clock, FeatureTrack
+from densevid.training.run import pick_device
 from densevid.training.train_state import TrainState
 
 SMALL = (
@@ -41,14 +43,14 @@ SENTENCES = ("a dog runs across the garden", "two people dance in a kitchen", "s
 
 
 def print_gain(segments: tuple[int, ...], rounds: int, device: torch.device) -> None:
-    """Learn from the same segments with so many of a video together; the best round of each counts."""
+    """Train on the same segments with so many of a video in one sample; the best round of each counts."""
     config = load_config("activitynet", SMALL)
     batches = {together: _batch(config, together, device) for together in (1, *segments)}
-    learners = {together: _learner(config, device) for together in batches}
+    states = {together: _train_state(config, device) for together in batches}
     best = dict.fromkeys(batches, float("inf"))
     for round_number in range(rounds + 1):
         for together, batch in batches.items():
-            seconds = _seconds(learners[together], batch, device)
+            seconds = _seconds(states[together], batch, device)
             if round_number:  # the first warms up
                 best[together] = min(best[together], seconds)
     alone = len(batches[1]) / best[1]
@@ -61,31 +63,31 @@ def print_gain(segments: tuple[int, ...], rounds: int, device: torch.device) -> 
 def _batch(config: Config, together: int, device: torch.device) -> Batch:
     """Four segments each of a few videos, all in one batch."""
     random = np.random.default_rng(0)
-    tracks, told = {}, {}
+    tracks, events = {}, {}
     for number in range(VIDEOS):
         values = random.normal(size=(config.model.window, config.features.widths[0])).astype(np.float32)
         tracks[f"v{number}"] = FeatureTrack(values, Clock.uniform(0.5), (("a", values.shape[1]),))
         starts = random.uniform(0, 60, size=4)
-        told[f"v{number}"] = [Event(start, start + 20, SENTENCES[number % len(SENTENCES)]) for start in starts]
+        events[f"v{number}"] = [Event(start, start + 20, SENTENCES[number % len(SENTENCES)]) for start in starts]
     vocabulary = Vocabulary.build(SENTENCES, 1)
-    dataset = SegmentDataset(Annotations(told, {}, []), InMemoryFeatures(tracks), vocabulary, config)
+    dataset = SegmentDataset(Annotations(events, {}, []), InMemoryFeatures(tracks), vocabulary, config)
     plan = BatchSampler(len(dataset), 0, together)
     return next(SegmentLoader(dataset, plan, device=device).batches(0))
 
 
-def _learner(config: Config, device: torch.device) -> TrainState:
+def _train_state(config: Config, device: torch.device) -> TrainState:
     torch.manual_seed(0)
     return TrainState(MaskedTransformer(config, 1000).to(device).train(), config, 1000)
 
 
-def _seconds(learner: TrainState, batch: Batch, device: torch.device) -> float:
+def _seconds(state: TrainState, batch: Batch, device: torch.device) -> float:
     begun = time.perf_counter()
-    learner.learn(batch, 0).tolist()  # waits for the device
+    state.learn(batch, 0).tolist()  # waits for the device
     return time.perf_counter() - begun
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of `densevid bench segments`."""
+    """Declare the flags."""
     parser.add_argument("--together", type=int, nargs="+", default=[2, 4], metavar="N", help="segments a video (2 4)")
     parser.add_argument("--rounds", type=int, default=3, metavar="N", help="how often each is timed (3)")
     parser.add_argument("--device", default="cpu", help="cpu, cuda, ... (cpu)")
@@ -94,16 +96,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the figures."""
-    import torch
-
-    from densevid.training.run import pick_device
-
     torch.set_num_threads(max(1, args.threads))
     print_gain(tuple(args.together), args.rounds, pick_device(args.device))
     return 0
 
 
 if __name__ == "__main__":
-    from densevid.cli import main
-
-    sys.exit(main(["bench", "segments", *sys.argv[1:]]))
+    sys.exit(run_program("python -m benchmarks.segments", __doc__, add_arguments, run))

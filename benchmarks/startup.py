@@ -1,12 +1,8 @@
-"""Start-up at full scale: all of ActivityNet Captions in the release's layout, its features generated as sparse files.
+"""Time how long `densevid train` takes to start on all of ActivityNet Captions, and how much memory it needs.
 
-Two files a video with the right shapes and a little content each; the rest are holes, so that 55 GB take a few hundred
-megabytes of disk. `densevid train` runs on them as on the real ones; a user who has those changes one path.
-
-How long `densevid train` takes to start on all of ActivityNet Captions, and how much memory it needs.
-
-Features are generated in the release's layout (two .npy files a video) as sparse files; annotations are made up, unless
---annotations and --validation name the real ones.
+Features are generated in the release's layout (two .npy files a video) as sparse files: the right shapes and a little
+content, so that 55 GB take a few hundred megabytes of disk. Annotations are generated, unless --annotations and
+--validation name the real ones.
 
 Examples:
   densevid bench startup
@@ -29,6 +25,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.hardware import run_measured
+from densevid.cli import run_program
 from densevid.config import load_config
 from densevid.data.annotations import read_annotations
 from densevid.data.dataloader import BatchSampler, SegmentLoader
@@ -46,7 +43,7 @@ SMALL = ("model.width=32", "model.hidden=32", "model.heads=2", "model.layers=1",
 
 @dataclass(frozen=True)
 class Scale:
-    """Annotation files by split, or None to make some up, and the share of all videos to use."""
+    """Annotation files by split, or None to generate some, and the share of all videos to use."""
 
     annotations: dict[str, Path | None]
     share: float = 1.0
@@ -100,7 +97,9 @@ def _print_loading(files: DataFiles, workers: int, batches: int = 12) -> None:
 
 def _make_split(root: Path, split: str, scale: Scale) -> DataFiles:
     """The files of one split: annotations, a duration file, and two sparse arrays a video."""
-    annotations = scale.annotations.get(split) or _made_up(root, split, max(2, round(VIDEOS[split] * scale.share)))
+    annotations = scale.annotations.get(split) or _generated_annotations(
+        root, split, max(2, round(VIDEOS[split] * scale.share))
+    )
     durations = read_annotations(annotations).durations
     features = root / "features" / split
     features.mkdir(parents=True)
@@ -125,15 +124,16 @@ def _sparse_array(path: Path, steps: int, width: int, seed: int) -> None:
         file.truncate(start + steps * width * 4)
 
 
-def _made_up(root: Path, split: str, videos: int) -> Path:
+def _generated_annotations(root: Path, split: str, videos: int) -> Path:
     """Annotations like ActivityNet's: two minutes and three to four events a video, by a fixed seed."""
     random = np.random.default_rng([len(split), videos])
     content = {}
     for number in range(videos):
         duration = float(random.uniform(20, 235))
         borders = np.sort(random.uniform(0, duration, size=(int(random.integers(3, 5)), 2)), axis=1)
-        told = random.choice(SENTENCES, size=len(borders)).tolist()
-        content[f"v_{split}_{number:05d}"] = {"duration": duration, "timestamps": borders.tolist(), "sentences": told}
+        sentences = random.choice(SENTENCES, size=len(borders)).tolist()
+        entry = {"duration": duration, "timestamps": borders.tolist(), "sentences": sentences}
+        content[f"v_{split}_{number:05d}"] = entry
     write_json(root / f"{split}.json", content)
     return root / f"{split}.json"
 
@@ -152,23 +152,20 @@ def _folder(given: Path | None) -> Iterator[Path]:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of `densevid bench startup`."""
+    """Declare the flags."""
     parser.add_argument("--annotations", type=Path, metavar="FILE", help="the real training annotations")
     parser.add_argument("--validation", type=Path, metavar="FILE", help="the real validation annotations")
-    parser.add_argument("--share", type=float, default=1.0, metavar="S", help="part of all videos to make up (1)")
+    parser.add_argument("--share", type=float, default=1.0, metavar="S", help="part of all videos to generate (1)")
     parser.add_argument("--workers", type=int, default=2, metavar="N", help="processes that load features (2)")
     parser.add_argument("--out", type=Path, metavar="DIR", help="keep the layout here (default: delete it)")
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the figures."""
-
     files = {"training": args.annotations, "validation": args.validation}
     print_startup(Scale(files, args.share), args.out, args.workers)
     return 0
 
 
 if __name__ == "__main__":
-    from densevid.cli import main
-
-    sys.exit(main(["bench", "startup", *sys.argv[1:]]))
+    sys.exit(run_program("python -m benchmarks.startup", __doc__, add_arguments, run))

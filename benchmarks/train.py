@@ -1,13 +1,12 @@
-"""Whole training steps of the paper's configuration: ours, and the plain versions it is timed against.
-
-The utilisation is of the dense bfloat16 peak that the GPU's maker states, where it is known here.
-
-Time whole training steps of the paper's configuration beside an eager float32 version, in one run on one GPU.
+"""Time whole training steps of the paper's configuration against an eager float32 version, in one run on one GPU.
 
 A step is forward, backward, clipping and SGD over distinct videos already on the device, one segment of 20 words each,
 dropout on. The model is the paper's: width 1024, hidden 2048, 2 layers, 480 steps, 3072 features, 18 kernels, gated
-mask. Then the learner of `densevid train` is fed in three ways: from batches that are on the device, from features
-that live there, and from a feature store that other processes read (a few GB in the folder for temporary files).
+mask. Then the training step of `densevid train` is fed in three ways: from batches that are on the device, from
+features that live there, and from a feature store that other processes read (a few GB in the folder for temporary
+files).
+
+Utilisation is of the dense bfloat16 peak that the maker of the GPU publishes, where it is known here.
 
 Examples:
   densevid bench train
@@ -25,15 +24,14 @@ from pathlib import Path
 import torch
 
 from benchmarks.hardware import share_of_peak
+from benchmarks.train_feeding import VOCABULARY, generated_batch, measure_feeding, print_feeding
+from densevid.cli import run_program
 from densevid.config import Config, load_config
-from densevid.data.batches import Batch
 from densevid.errors import InputError
 from densevid.io import provenance, write_json
 from densevid.model.masked_transformer import MaskedTransformer
 from densevid.training.optim import optimizer_for
 from densevid.training.step import total_loss
-
-VOCABULARY = 4000
 
 
 @dataclass(frozen=True)
@@ -77,8 +75,6 @@ def print_figures(
     batch: int, steps: int, *, only: str = "", workers: int = 8, profile: bool = False, json: Path | None = None
 ) -> None:
     """Time every variant whose name contains `only`, or all and then the ways to feed them, and print a table."""
-    from benchmarks.train_feeding import measure_feeding, print_feeding
-
     if not torch.cuda.is_available():
         raise InputError("bench train needs a CUDA device; on a CPU time your own run with `densevid train`")
     config = load_config("activitynet")
@@ -151,30 +147,6 @@ def compile_parts(model: MaskedTransformer) -> None:
         layer.compile()
 
 
-def generated_batch(config: Config, size: int, segments: int = 1, device: str = "cuda") -> Batch:
-    """Distinct random videos on the device, so many segments with 20 words each."""
-    generator = torch.Generator(device=device).manual_seed(1)
-    steps, width, told = config.model.window, sum(config.features.widths), size * segments
-    start = torch.rand(size, segments, device=device, generator=generator) * steps * 5 / 12
-    events_BG2 = torch.stack((start, start + 10 + start), dim=-1)
-    words = torch.randint(4, VOCABULARY, (told, 21), device=device, generator=generator)
-    words[:, 0] = 2
-    video_P = torch.arange(size, device=device).repeat_interleave(segments)
-    return Batch(
-        videos=["generated"] * size,
-        sample_P=torch.arange(told, device=device),
-        features_BTF=torch.randn(size, steps, width, device=device, generator=generator),
-        valid_BT=torch.ones(size, steps, dtype=torch.bool, device=device),
-        events_BG2=events_BG2,
-        event_valid_BG=torch.ones(size, segments, dtype=torch.bool, device=device),
-        segment_P2=events_BG2.flatten(0, 1),
-        segment_index_P=torch.arange(segments, device=device).repeat(size),
-        words_PL=words,
-        padded=False,
-        video_P=None if segments == 1 else video_P,
-    )
-
-
 def timed(step: Callable[[], None], repeats: int) -> float:
     """Median milliseconds of a step, by device events."""
     for _ in range(4):
@@ -213,7 +185,7 @@ def print_profile(step: Callable[[], None]) -> None:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of `densevid bench train`."""
+    """Declare the flags."""
     parser.add_argument("--batch", type=int, default=256, help="videos a step (default 256)")
     parser.add_argument("--steps", type=int, default=10, help="timed steps (default 10)")
     parser.add_argument("--only", metavar="TEXT", default="", help="only variants whose name contains this")
@@ -224,8 +196,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Time every variant and print a table."""
-    from densevid.errors import InputError
-
     for name, least in (("batch", 2), ("steps", 1), ("workers", 0)):
         if getattr(args, name) < least:
             raise InputError(f"--{name} must be at least {least}, got {getattr(args, name)}")
@@ -235,6 +205,4 @@ def run(args: argparse.Namespace) -> int:
 
 
 if __name__ == "__main__":
-    from densevid.cli import main
-
-    sys.exit(main(["bench", "train", *sys.argv[1:]]))
+    sys.exit(run_program("python -m benchmarks.train", __doc__, add_arguments, run))

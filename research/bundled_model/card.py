@@ -71,7 +71,7 @@ confidence is multiplied by:
 Choices were made on fifths of the training clips, held out in turn, and on `train-dev`, a tenth of them, always with
 sources of their own; then it learnt from all of them. The confidence is that of a twin of the same training that had
 not seen `train-dev`, and the scores of `train-dev` below are the twin's. `val` was to be looked at once and was looked
-at {looks} times over all models, as `docs/bundled.md` lists: no setting of this one was chosen by what was seen there,
+at {looks} times over all models, as `docs/research/bundled-model.md` lists: no setting of this one was chosen by what was seen there,
 but that aims were missed there is why more was tried. Extra text was tried and is not in it: decoders taught first by
 57,000 sentences of ActivityNet Captions, YouCook2 and MSVD had the same METEOR on held-out clips and 3 less CIDEr, as
 much as one run differs from the next.
@@ -85,7 +85,7 @@ LIMITS = """\
 - It was trained on timelines that are composed of clips, not filmed: it looks for a change of what is shown, and of one
   long take it may tell one event or none. The scores above on timelines say nothing about ActivityNet.
 - Of black, flat, noisy and still videos that others drew it told nothing; slides that fade all the time, and a clock
-  with a sweeping hand, passed for an event (`docs/bundled.md`). What nobody drew yet may pass for one, too.
+  with a sweeping hand, passed for an event (`docs/research/bundled-model.md`). What nobody drew yet may pass for one, too.
 - It has no ears: what is said or played in a video does not count.
 - A confidence of .7 means that seven in ten such events overlapped a true one by half, on composed timelines. It does
   not say whether the sentence is true.

@@ -3,7 +3,7 @@
 The words first: encoder and captioner learn from clips as they are and, a little, from events in timelines; then six
 copies learn on, each in an order of its own, and their mean goes on. Then where events are: proposals and masks learn,
 and the words' loss moves them too, while encoder and captioner stay what they are; four copies again. Learnt all at
-once, so few clips are learnt by heart: docs/bundled.md has the figures. At last shortly the same with many more videos
+once, so few clips are learnt by heart: docs/research/bundled-model.md has the figures. At last shortly the same with many more videos
 in which nothing happens; and what to expect of features is fitted to the same clips: which words, and whether there is
 anything to tell. A sitting that was stopped goes on; one that is done is not repeated.
 """

@@ -15,7 +15,7 @@ Examples:
   densevid reproduce all --data msvd-timelines --clips msvd/ --plan --out results       (what there is to train)
 
 Written to OUT/DATA: tables/ (table-N.md, .tex, .json, .png, report.md), pages/ (ten videos, reference above
-prediction), models/, predictions/ and their scores. docs/reproduction.md tells the protocol.
+prediction), models/, predictions/ and their scores. docs/research/reproduction.md tells the protocol.
 Exit code: 0 done; 2 something cannot be used, or a row failed (the others are done).
 """
 
@@ -138,6 +138,6 @@ def _say(line: str) -> None:
 
 
 if __name__ == "__main__":
-    from densevid.cli import main
+    from densevid.cli import run_program
 
-    sys.exit(main(["reproduce", *sys.argv[1:]]))
+    sys.exit(run_program("python -m research.paper_tables", __doc__, add_arguments, run))

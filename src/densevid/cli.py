@@ -16,7 +16,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from io import TextIOWrapper
@@ -95,10 +95,44 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if verb in RENAMED_VERBS:
         print(f"densevid: `densevid {verb}` is called `densevid {RENAMED_VERBS[verb]}` now", file=sys.stderr)
         words[words.index(verb)] = verb = RENAMED_VERBS[verb]
+
+    def run_verb() -> int:
+        parsed = _parser(verb).parse_args(words)
+        return int(parsed.run(parsed) or ExitCode.DONE)
+
+    return _exit_code_of(run_verb, "; give the same command again to go on" if verb in RESUMED_BY_THEMSELVES else "")
+
+
+def run_program(
+    program: str,
+    description: str | None,
+    add_arguments: Callable[[argparse.ArgumentParser], None],
+    run: Callable[[argparse.Namespace], int | None],
+    arguments: Sequence[str] | None = None,
+) -> int:
+    """Run a module outside the package, such as `python -m benchmarks.train`, with the errors and exit codes of a verb.
+
+    Args:
+        program: How it is called; shown in its usage line.
+        description: The text of its `--help`.
+        add_arguments: Declares its flags.
+        run: Does the work; raises `InputError` for what a user got wrong.
+        arguments: The words after `program`; by default those of this process.
+
+    Returns:
+        An `ExitCode`.
+    """
+    parser = OneLineParser(prog=program, description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_arguments(parser)
+    words = sys.argv[1:] if arguments is None else arguments
+    return _exit_code_of(lambda: int(run(parser.parse_args(words)) or ExitCode.DONE))
+
+
+def _exit_code_of(work: Callable[[], int], advice: str = "") -> int:
+    """Do the work; what a user got wrong is one line on stderr. `advice` ends the line of an interruption."""
     try:
         with _stops_in_order():
-            parsed = _parser(verb).parse_args(words)
-            return int(parsed.run(parsed) or ExitCode.DONE)
+            return work()
     except ArgumentError as error:
         return _fail(error.with_flags)
     except InputError as error:
@@ -115,8 +149,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.kill(os.getpid(), stop.number)  # whoever waits for it shall know what it ended of
         return 128 + stop.number
     except KeyboardInterrupt:
-        again = "; give the same command again to go on" if verb in RESUMED_BY_THEMSELVES else ""
-        print(f"densevid: interrupted; what was finished is kept{again}", file=sys.stderr)
+        print(f"densevid: interrupted; what was finished is kept{advice}", file=sys.stderr)
         return ExitCode.INTERRUPTED
 
 

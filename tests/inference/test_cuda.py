@@ -21,9 +21,10 @@ if __name__ == "__main__":
     sys.path[:0] = [str(tests), str(tests.parent / "src")]
 
 from benchmarks.inference_figures import agreement
-from benchmarks.inference_parts import part_lines
 from benchmarks.inference_subject import Asked, random_tracks
 from benchmarks.inference_subject import random_model as paper_model
+
+from benchmarks.inference_parts import part_lines
 from benchmarks.plain_captioner import PlainCaptioner
 from densevid.inference.batches import CaptionedVideo
 from densevid.inference.captioner import Captioner

@@ -1,4 +1,4 @@
-"""docs/reproduction.md: every command in it is understood, and the way from the public archives is run as it stands."""
+"""docs/research/reproduction.md: its commands parse, its tables are those measured, and its block of commands runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from densevid.data.annotations import Annotations, read_annotations
 from helpers.archived_features import VIDEOS, Lengths, shortest, write_features
 from research.paper_tables.definitions import datasets
 
-PAGE = Path(__file__).parents[2] / "docs" / "reproduction.md"
+PAGE = Path(__file__).parents[2] / "docs" / "research" / "reproduction.md"
 BLOCKS = re.findall(r"```bash\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
 LINES = [line for block in BLOCKS for line in block.replace("\\\n", " ").splitlines() if not line.startswith("#")]
 COMMANDS = [shlex.split(line.partition("densevid ")[2], comments=True) for line in LINES if "densevid " in line]

@@ -1,22 +1,14 @@
-"""Time ours against the plain way, in one run; runs `python -m benchmarks` from a checkout of the repository."""
+"""Time densevid against a plain version of the same work; runs `python -m benchmarks` of a checkout."""
 
 from __future__ import annotations
 
 import argparse
 
-from densevid.commands.checkout import checkout_module, explain_absence
+from densevid.commands.checkout import add_checkout_arguments, run_checkout_module
+
+run = run_checkout_module
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare one sub-command a subject."""
-    module = checkout_module("benchmarks.__main__")
-    if module is None:
-        return explain_absence(parser, "benchmarks.SUBJECT")
-    parser.description = module.__doc__
-    module.add_arguments(parser)
-    return None
-
-
-def run(arguments: argparse.Namespace) -> int:
-    """Run one subject."""
-    return int(arguments.run_subject(arguments) or 0)
+    """Declare the arguments of `python -m benchmarks`."""
+    add_checkout_arguments(parser, "benchmarks.__main__")

@@ -1,4 +1,4 @@
-"""`densevid bench inference` runs, compares with the plain version, and finds both to say the same."""
+"""`densevid bench inference` runs, and its comparison with the plain version finds the same events and sentences."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.inference_figures import dense_flop
-from benchmarks.inference_subject import Asked, generated_store, random_model
+from benchmarks.inference_runs import dense_flop
+from benchmarks.inference_workload import Workload, generated_store, random_model
 from densevid.checkpoint import save_model
 from densevid.cli import main
 from densevid.config import load_config
@@ -33,8 +33,10 @@ WAYS = ("single", "together", "best 10, single", "best 10, together")
 
 
 @pytest.mark.parametrize("masks", [("gated", "discrete"), ("discrete",)], ids=str)
-def test_both_versions_say_the_same(masks: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Without a mask named, both that count; every figure that is asked for, with what agrees beside it."""
+def test_both_versions_find_the_same(
+    masks: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without --mask, the gated and the discrete one; a figure for every variant, with its agreement."""
     figures = tmp_path / "figures.json"
     flags = ["--quick", "--device", "cpu", "--videos", "3", "--plain-videos", "2", "--json", str(figures)]
     assert main(["bench", "inference", *flags, *(["--mask", *masks] if len(masks) == 1 else [])]) == 0
@@ -60,7 +62,7 @@ def test_a_coarser_precision_is_held_to_the_plain_version(tmp_path: Path) -> Non
 def test_a_trained_model_with_a_beam_is_compared_on_all_its_videos(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    made = random_model(Asked(3, 5, 48, 4, "gated", quick=True))
+    made = random_model(Workload(3, 5, 48, 4, "gated", quick=True))
     loaded = replace(
         made,
         config=made.config.with_settings(
@@ -90,7 +92,7 @@ def test_features_without_their_model_are_refused(tmp_path: Path, capsys: pytest
 
 
 def test_generated_videos_are_as_long_as_activitynets(tmp_path: Path) -> None:
-    config = random_model(Asked(1, 5, 48, 4, "discrete", quick=True)).config
+    config = random_model(Workload(1, 5, 48, 4, "discrete", quick=True)).config
     source = open_features(generated_store(tmp_path, config, 40))
     steps = np.array([source.extent(video).steps for video in source.videos()])
     assert len(steps) == 40 and 40 <= steps.min() < steps.max() <= 470
@@ -111,7 +113,7 @@ def test_the_papers_arithmetic_is_about_four_teraflop() -> None:
         (["--threads", "0"], "--threads must be at least 1, got 0"),
         (["--store-run", "0"], "--store-run must be at least 1, got 0"),
         (["--store-run", "3", "--model", "somewhere"], "--store-run makes its own model"),
-        (["--stages", "--json", "figures.json"], "--json keeps the figures beside the plain version"),
+        (["--stages", "--json", "figures.json"], "--json writes the comparison with the plain version"),
     ],
     ids=str,
 )
@@ -123,7 +125,7 @@ def test_flags_that_cannot_be_followed_are_refused(
 
 
 def saved(folder: Path, *settings: str) -> list[str]:
-    made = random_model(Asked(3, 5, 48, 4, "gated", quick=True))
+    made = random_model(Workload(3, 5, 48, 4, "gated", quick=True))
     config = made.config.with_settings(settings)
     model = MaskedTransformer(config, len(made.vocabulary))
     save_model(folder / "model", replace(made, config=config, model=model), {})
@@ -139,7 +141,7 @@ def stored(folder: Path, width: int, *lengths: int) -> list[str]:
     return ["--features", str(folder / "store"), "--videos", "9", "--json", str(folder / "figures.json")]
 
 
-def test_a_video_in_which_nothing_is_found_is_one_event_for_both(tmp_path: Path) -> None:
+def test_a_video_without_proposals_is_one_event_for_both(tmp_path: Path) -> None:
     command = saved(tmp_path, "inference.min_proposals=0") + stored(tmp_path, 32, 1, 2, 30)
     assert main(command) == 0
     plain, *ours = json.loads((tmp_path / "figures.json").read_text())["figures"]
@@ -152,6 +154,6 @@ def test_features_of_another_width_are_refused(tmp_path: Path, capsys: pytest.Ca
     assert "the features are resnet 7, the model reads resnet 32" in capsys.readouterr().err
 
 
-def test_what_follows_the_release_has_no_plain_version(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_model_of_the_release_has_no_plain_version(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(saved(tmp_path, "model.compat=released")) == 2
     assert 'model.compat = "released"' in capsys.readouterr().err

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from benchmarks.hardware import share_of_peak
-from benchmarks.train import VOCABULARY, flop_per_sample, generated_batch
-from benchmarks.train_feeding import Fed, measure_feeding, print_feeding
+from benchmarks.train import flop_per_sample
+from benchmarks.train_feeding import VOCABULARY, FeedingRate, generated_batch, measure_feeding, print_feeding
 from densevid.cli import main
 from densevid.config import Config, load_config
 from densevid.model.masked_transformer import MaskedTransformer
@@ -38,21 +38,21 @@ def test_a_video_can_have_several_segments(small: Config) -> None:
     assert torch.isfinite(loss)
 
 
-def test_every_way_of_feeding_learns(small: Config, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_way_of_feeding_is_measured(small: Config, capsys: pytest.CaptureFixture[str]) -> None:
     fed = measure_feeding(small, 4, 3, 1, torch.device("cpu"))
     assert [way.name for way in fed] == ["on the device already", "features on the device", "from a store, 1 processes"]
     assert all(way.samples_per_second > 0 for way in fed)
-    print_feeding([Fed("first", 200.0), Fed("second", 150.0)], 4)
+    print_feeding([FeedingRate("first", 200.0), FeedingRate("second", 150.0)], 4)
     assert "0.75 x" in capsys.readouterr().out
 
 
-def test_arithmetic() -> None:
+def test_flop_per_sample_and_share_of_peak() -> None:
     assert flop_per_sample(load_config("activitynet")) == pytest.approx(173e9, rel=0.01), "about 170 GFLOP a sample"
     assert share_of_peak(275.0, "NVIDIA H200") == pytest.approx(0.278, abs=1e-3)
     assert share_of_peak(275.0, "another") is None
 
 
 @pytest.mark.parametrize(("flag", "value"), [("--batch", "1"), ("--steps", "0"), ("--workers", "-1")])
-def test_sizes_that_cannot_be_are_one_line(flag: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_impossible_sizes_are_one_line(flag: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "train", flag, value]) == 2
     assert f"{flag} must be at least" in capsys.readouterr().err

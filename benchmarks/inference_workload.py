@@ -1,6 +1,5 @@
-"""The whole way of `densevid predict`, timed: from a store of generated videos to a predictions file.
-
-What the inference bench captions with and on: the paper's network with seeded random weights, or a trained model.
+"""What the inference benchmark captions, and with which model: the paper's network with seeded random weights, or a
+trained one; generated videos, or a feature store.
 """
 
 from __future__ import annotations
@@ -29,32 +28,6 @@ from densevid.io import provenance
 from densevid.model.masked_transformer import MaskedTransformer
 from densevid.tracks import Clock, FeatureTrack
 
-
-def print_store_run(asked: Asked, device: torch.device, precision: Precision | None = None) -> None:
-    """From a store of generated videos of ActivityNet's lengths to a predictions file, as `densevid predict` does."""
-    with tempfile.TemporaryDirectory(prefix="densevid-") as name:
-        root = Path(name)
-        loaded = random_model(asked)
-        block = provenance(config_hash=loaded.config.hash)
-        save_model(root / "model", loaded, block)
-        store = generated_store(root, loaded.config, asked.videos)
-        begun = time.perf_counter()
-        settings = ("inference.read=first-window",)
-        opened = open_job(
-            PredictionJob(root / "model", store, device=str(device), settings=settings, precision=precision)
-        )
-        ready = time.perf_counter()
-        predictions = opened.run()
-        write_events(root / "predictions.json", predictions.events, provenance=block)
-        ended = time.perf_counter()
-    events = sum(map(len, predictions.events.values()))
-    print(
-        f"store to predictions file, {opened.captioner.precision}, {asked.mask} mask, floor {asked.floor:g}: ", end=""
-    )
-    print(f"{len(predictions.events):,} videos, {events:,} events in {ended - begun:.1f} s ", end="")
-    print(f"({ready - begun:.1f} s to open, {(ended - ready) / asked.videos * 1e3:.1f} ms a video)", flush=True)
-
-
 WORDS = 4000
 SMALL = (
     "model.width=64",
@@ -70,8 +43,8 @@ MOST_WRITERS = 8
 
 
 @dataclass(frozen=True)
-class Asked:
-    """The flags of `densevid bench inference` that say what to caption."""
+class Workload:
+    """What to caption, from the flags: so many videos of so many steps, events a video and words a sentence."""
 
     videos: int
     proposals: int
@@ -82,19 +55,23 @@ class Asked:
     quick: bool = False
 
 
-def random_model(asked: Asked) -> LoadedModel:
+def random_model(workload: Workload) -> LoadedModel:
     """The paper's configuration, seeded: exactly `proposals` events a video, exactly `words` words a sentence."""
-    settings = SMALL if asked.quick else ()
+    settings = SMALL if workload.quick else ()
     config = load_config(
-        "activitynet", (*settings, f"model.mask={asked.mask}", f"model.window={asked.steps}", *_events(asked))
+        "activitynet", (*settings, f"model.mask={workload.mask}", f"model.window={workload.steps}", *_events(workload))
     )
     torch.manual_seed(0)
     vocabulary = Vocabulary(
-        (*SPECIAL_TOKENS, *(f"word{number}" for number in range(WORDS // (20 if asked.quick else 1))))
+        (*SPECIAL_TOKENS, *(f"word{number}" for number in range(WORDS // (20 if workload.quick else 1))))
     )
     model = MaskedTransformer(config, len(vocabulary)).eval()
     with torch.no_grad():
-        for part, factor in ((model.caption_decoder, 3.0), (model.masking, 6.0)):  # as drawn, all would be told alike
+        # as initialized, all events would get the same sentence
+        for part, factor in (
+            (model.caption_decoder, 3.0),
+            (model.masking, 6.0),
+        ):
             for parameter in part.parameters():
                 parameter.mul_(factor if parameter.dim() > 1 else 1.0)
         model.caption_decoder.words.weight.normal_(std=0.02)  # small, or every word calls for itself again
@@ -103,31 +80,31 @@ def random_model(asked: Asked) -> LoadedModel:
     return LoadedModel(model, config, vocabulary, None)
 
 
-def subject(asked: Asked, model: Path | None, features: Path | None) -> tuple[LoadedModel, list[FeatureTrack]]:
-    """What captions, and what is captioned: made up, unless a trained model and its features are named."""
-    loaded = random_model(asked) if model is None else trained_model(model, asked)
+def prepare(workload: Workload, model: Path | None, features: Path | None) -> tuple[LoadedModel, list[FeatureTrack]]:
+    """The model and the videos: generated, unless a trained model and its features are named."""
+    loaded = random_model(workload) if model is None else trained_model(model, workload)
     if features is None:
-        return loaded, random_tracks(loaded.config, asked.videos, asked.steps)
-    return loaded, stored_tracks(features, loaded, asked.videos)
+        return loaded, random_tracks(loaded.config, workload.videos, workload.steps)
+    return loaded, stored_tracks(features, loaded, workload.videos)
 
 
-def _events(asked: Asked) -> tuple[str, ...]:
-    """Settings under which every video has so many events: the best by score that do not overlap by 90%."""
+def _events(workload: Workload) -> tuple[str, ...]:
+    """Settings that give every video so many events: the best by score that do not overlap by 90%."""
     return (
         "inference.score_threshold=1.0",
-        f"inference.min_proposals={asked.proposals}",
-        f"inference.max_proposals={asked.proposals}",
-        f"inference.max_words={asked.words}",
-        f"inference.mask_floor={asked.floor}",
+        f"inference.min_proposals={workload.proposals}",
+        f"inference.max_proposals={workload.proposals}",
+        f"inference.max_words={workload.words}",
+        f"inference.mask_floor={workload.floor}",
     )
 
 
-def trained_model(folder: Path, asked: Asked) -> LoadedModel:
-    """A model of its own settings, but for the floor, and words chosen greedily, as the plain version does."""
+def trained_model(folder: Path, workload: Workload) -> LoadedModel:
+    """A trained model with its own settings, but for the floor, and greedy decoding, as in the plain version."""
     loaded = load_model(folder)
     if loaded.config.model.compat == "released":
         raise InputError(f'{folder}: its model.compat = "released", and the plain version is that of the paper')
-    settings = [f"inference.mask_floor={asked.floor}", "inference.beam=1", "inference.no_repeat=0"]
+    settings = [f"inference.mask_floor={workload.floor}", "inference.beam=1", "inference.no_repeat=0"]
     return replace(loaded, config=loaded.config.with_settings(settings))
 
 
@@ -172,3 +149,29 @@ def generated_store(folder: Path, config: Config, videos: int) -> Path:
     with ThreadPoolExecutor(writers) as threads:
         list(threads.map(write, range(writers)))
     return folder / "store"
+
+
+def print_store_run(workload: Workload, device: torch.device, precision: Precision | None = None) -> None:
+    """From a store of generated videos of ActivityNet's lengths to a predictions file, as `densevid predict` does."""
+    with tempfile.TemporaryDirectory(prefix="densevid-") as name:
+        root = Path(name)
+        loaded = random_model(workload)
+        block = provenance(config_hash=loaded.config.hash)
+        save_model(root / "model", loaded, block)
+        store = generated_store(root, loaded.config, workload.videos)
+        begun = time.perf_counter()
+        settings = ("inference.read=first-window",)
+        opened = open_job(
+            PredictionJob(root / "model", store, device=str(device), settings=settings, precision=precision)
+        )
+        ready = time.perf_counter()
+        predictions = opened.run()
+        write_events(root / "predictions.json", predictions.events, provenance=block)
+        ended = time.perf_counter()
+    events = sum(map(len, predictions.events.values()))
+    print(
+        f"store to predictions file, {opened.captioner.precision}, {workload.mask} mask, floor {workload.floor:g}: ",
+        end="",
+    )
+    print(f"{len(predictions.events):,} videos, {events:,} events in {ended - begun:.1f} s ", end="")
+    print(f"({ready - begun:.1f} s to open, {(ended - ready) / workload.videos * 1e3:.1f} ms a video)", flush=True)

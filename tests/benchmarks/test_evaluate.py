@@ -1,4 +1,4 @@
-"""The plain loop over pycocoevalcap and ours give the same numbers; what they cost is the bench's own business."""
+"""`densevid bench evaluate`: the plain loop over pycocoevalcap and ours give the same numbers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.evaluate import disturbed, time_parts
+from benchmarks.evaluate import perturbed, time_parts
 from densevid.cli import main
 from helpers.golden_evaluation import REFERENCES, needs_golden
 
@@ -28,13 +28,13 @@ WORLD = [
 ]
 
 
-def test_disturbed_references_are_the_same_every_time() -> None:
-    assert disturbed(WORLD) == disturbed(WORLD)
-    assert all(row["timestamp"][0] < row["timestamp"][1] for row in disturbed(WORLD)["results"]["v_a"])
+def test_perturbed_references_are_the_same_every_time() -> None:
+    assert perturbed(WORLD) == perturbed(WORLD)
+    assert all(row["timestamp"][0] < row["timestamp"][1] for row in perturbed(WORLD)["results"]["v_a"])
 
 
 def test_proposals_and_paragraph_words_without_java() -> None:
-    timings = time_parts(disturbed(WORLD), WORLD, ["proposals"])
+    timings = time_parts(perturbed(WORLD), WORLD, ["proposals"])
     assert [timing.part for timing in timings] == ["proposals", "all in one call"]
     assert all(timing.largest_difference < 1e-12 for timing in timings)
 
@@ -74,13 +74,13 @@ def files(tmp_path: Path) -> Path:
 def test_bad_input_is_one_line(files: Path, words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     placed = [str(files / word) if word.endswith(".json") else word for word in words]
     assert main(["bench", "evaluate", "--references", str(files / "r.json"), *placed]) == 2
-    said = capsys.readouterr().err
-    assert message in said
-    assert said.count("\n") == 1
+    err = capsys.readouterr().err
+    assert message in err
+    assert err.count("\n") == 1
 
 
 def test_the_command_times_files(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (files / "p.json").write_text(json.dumps(disturbed(WORLD)))
+    (files / "p.json").write_text(json.dumps(perturbed(WORLD)))
     words = ["bench", "evaluate", "--references", str(files / "r.json"), "--predictions", str(files / "p.json")]
     assert main([*words, "--parts", "proposals", "--json", str(files / "o.json")]) == 0
     assert "1 videos, seconds" in capsys.readouterr().out
