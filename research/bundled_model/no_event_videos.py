@@ -1,8 +1,8 @@
-"""Videos in which nothing happens, drawn on the spot: black, flat colour, noise, test patterns, stills, slides.
+"""Generated no-event videos: black, flat colour, noise, test patterns, stills, slides.
 
-The bundled model learns from some that nothing is to be told of them (`bundled_data`), and is asked about others that
-were drawn with another seed, of other photographs (`bundled_trials`). Nothing anywhere looks at pixels to know them.
-They have all frame rates, sizes and qualities that videos have: noise looks like something else at every one of them.
+The bundled model is trained with some of them (`data`) and scored on others with another seed and other stills
+(`trials`). The model itself never looks at pixels to recognize them. They have all frame rates, sizes and qualities of
+real videos, since noise looks different at each.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ import numpy.typing as npt
 from av.video.frame import VideoFrame
 
 from densevid.io import atomic_path
+from densevid.legacy import NO_EVENT_STEM
 from densevid.video.composition import ENCODER, pictures
 from research.bundled_model.slide_pages import Deck, Picture, draw_page
 
-Draw = Callable[[np.random.Generator, Path, int], Iterator[Picture]]  # the last is the frame rate
+Draw = Callable[[np.random.Generator, Path, int], Iterator[Picture]]  # the last argument is the frame rate
 WIDTH, HEIGHT = 224, 168
 RATES = (5, 6, 8, 10, 12, 15, 20, 24, 25, 30, 50, 60)
 SIZES = (0.75, 1.0, 1.0, 1.5, 2.0, 3.0)  # times what is drawn
@@ -51,13 +52,25 @@ def write_no_event_videos(
     seconds: float | None = None,
     kinds: Collection[str] | None = None,
 ) -> list[NoEventVideo]:
-    """`each` videos of some or all kinds; `photographs` are videos whose frames become stills. What is there stays."""
+    """Write no-event videos; those that exist stay.
+
+    Args:
+        folder: Where to write them.
+        photographs: Videos whose frames become stills.
+        each: How many of each kind.
+        seed: Videos with other seeds are other videos.
+        seconds: The length of each.
+        kinds: Which kinds; by default all.
+
+    Returns:
+        All of them, in order.
+    """
     drawn, seconds = [], seconds or SECONDS
     for place, (kind, draw) in enumerate(KINDS.items()):
         for number in range(each if kinds is None or kind in kinds else 0):
             rng = np.random.default_rng((seed, place, number))
             photograph = photographs[int(rng.integers(len(photographs)))]
-            file = folder / f"quiet-{kind}-{seed}-{number:03d}.mp4"
+            file = folder / f"{NO_EVENT_STEM}-{kind}-{seed}-{number:03d}.mp4"
             form = _Form.any(rng)
             if not file.exists():
                 _encode(file, islice(draw(rng, photograph, form.rate), round(seconds * form.rate)), form)
@@ -67,7 +80,7 @@ def write_no_event_videos(
 
 @dataclass(frozen=True)
 class _Form:
-    """Of a file: pictures a second, their size, how much of them is lost."""
+    """The form of a file: frame rate, scale of the pictures, x264 quality."""
 
     rate: int
     size: float
@@ -75,7 +88,7 @@ class _Form:
 
     @classmethod
     def any(cls, rng: np.random.Generator) -> _Form:
-        """One of those there are."""
+        """A random form."""
         return cls(int(rng.choice(RATES)), float(rng.choice(SIZES)), int(rng.choice(QUALITIES)))
 
 
@@ -103,9 +116,9 @@ def flat(rng: np.random.Generator, _: Path, rate: int) -> Iterator[Picture]:
 
 
 def noise(rng: np.random.Generator, _: Path, __: int) -> Iterator[Picture]:
-    """A screen without a programme: every picture another, in grains of any size, of all greys or two, or in clouds.
+    """Random noise: new in every frame, in grains of any size, of all greys or two, or in clouds.
 
-    Some of it flows: much of a picture is in the next one, too.
+    Some of it flows: much of a frame remains in the next one.
     """
     grain, depth = int(rng.choice([1, 1, 2, 4, 8])), 1 if rng.random() < 0.5 else 3
     middle, spread = rng.uniform(60, 190), rng.uniform(8, 110)
@@ -138,7 +151,7 @@ def pattern(rng: np.random.Generator, _: Path, rate: int) -> Iterator[Picture]:
 
 
 def still(rng: np.random.Generator, photograph: Path, rate: int) -> Iterator[Picture]:
-    """A photograph that stays, with a camera's noise or none, within margins or without; some fade in and out."""
+    """One frame of a video, with a camera's noise or none, within margins or without; some fade in and out."""
     frames = pictures(photograph, rate, (WIDTH, HEIGHT))
     *_, planes = islice(frames, 1 + int(rng.random() * STILL_FROM * rate))
     shown = VideoFrame.from_ndarray(planes, format="yuv420p").to_ndarray(format="rgb24").astype(np.float32)

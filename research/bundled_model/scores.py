@@ -1,7 +1,8 @@
-"""What the bundled model is worth: single clips, timelines of real video files, with the trivial baselines beside them.
+"""Scores of the bundled model and of the trivial baselines: on single clips, and on timelines that are real video
+files.
 
 Every table is {row: {metric: number}}, the model's row first. Sentences are scored in percent, spans as fractions.
-`bundled_trials` asks it about whole videos and about videos in which nothing happens.
+`trials` runs the model on whole videos and on no-event videos.
 """
 
 from __future__ import annotations
@@ -33,156 +34,173 @@ from research.baselines.event_files import span_baselines, training_fractions_of
 from research.baselines.shuffled_features import ShuffledFeatures
 from research.baselines.spans import PriorGrid, ScoredSpans, average_recall, top_n, top_n_f1
 
-Told = dict[str, list[Event]]
+Predictions = dict[str, list[Event]]
 Table = dict[str, dict[str, float]]
 References = Sequence[Mapping[str, Any]]
-ALLOWED = 10  # proposals of a video that average recall looks at
+ALLOWED = 10  # proposals of a video that average recall counts
 MOST_DENSE = 100
 GRID_FROM = 500  # training timelines whose layouts the prior grid is fitted on
 
 
 @dataclass(frozen=True)
-class Subject:
-    """A model that is asked: everything it proposes, its summary, or so many events."""
+class ModelUnderTest:
+    """The model and its kinds of predictions: all proposals, the summary, sentences of given spans."""
 
     loaded: LoadedModel
     captioner: Captioner
 
     @classmethod
-    def of(cls, folder: Path, device: str | None = None) -> Subject:
+    def of(cls, folder: Path, device: str | None = None) -> ModelUnderTest:
         """The model of a folder."""
         loaded = load_model(folder)
         return cls(loaded, Captioner(loaded, device=device or "cpu"))
 
-    def dense(self, tracks: Mapping[str, FeatureTrack]) -> Told:
-        """All that it proposes, best first."""
-        return self._told(LongVideoCaptioner(self.captioner), tracks)
+    def dense(self, tracks: Mapping[str, FeatureTrack]) -> Predictions:
+        """All proposals, best first."""
+        return self._predict(LongVideoCaptioner(self.captioner), tracks)
 
-    def summary(self, tracks: Mapping[str, FeatureTrack]) -> Told:
-        """What a person gets to read."""
+    def summary(self, tracks: Mapping[str, FeatureTrack]) -> Predictions:
+        """The default summary."""
         config, table = self.loaded.config, self.loaded.calibration
         rules = SummaryRules.of(config.inference, config.model.window)
         calibration = None if table is None else Calibration.of_table(table)
-        return self._told(LongVideoCaptioner(self.captioner, summary=rules, calibration=calibration), tracks)
+        return self._predict(LongVideoCaptioner(self.captioner, summary=rules, calibration=calibration), tracks)
 
-    def clips(self, source: FeatureSource, spans: Mapping[str, tuple[float, float]]) -> Told:
+    def clips(self, source: FeatureSource, spans: Mapping[str, tuple[float, float]]) -> Predictions:
         """A sentence for one given span of each video."""
         pairs = ((source.track(video), [span]) for video, span in spans.items())
         return dict(zip(spans, self.captioner.caption_segments_many(pairs), strict=True))
 
     @staticmethod
-    def _told(teller: LongVideoCaptioner, tracks: Mapping[str, FeatureTrack]) -> Told:
-        return dict(zip(tracks, teller.tell(tracks.values()), strict=True))
+    def _predict(captioner: LongVideoCaptioner, tracks: Mapping[str, FeatureTrack]) -> Predictions:
+        return dict(zip(tracks, captioner.tell(tracks.values()), strict=True))
 
 
 @dataclass(frozen=True)
-class ModelUnderTest:
-    """What baselines know of the training clips: their sentences, and where events of timelines lie."""
+class FittedBaselines:
+    """What the baselines use of the training clips: their sentences, and where the events of timelines lie."""
 
     neighbour: NearestNeighbour
     frequent: str
     grid: PriorGrid
 
     @classmethod
-    def from_clips(cls, collection: ClipCollection, split: str) -> ModelUnderTest:
-        """Of the very split that the model learns from."""
+    def from_clips(cls, collection: ClipCollection, split: str) -> FittedBaselines:
+        """Fit them to the split that the model is trained on."""
         source = ClipFeatures(collection, split)
-        told, generator = source.annotations(), TimelineGenerator(collection, split)
+        annotations, generator = source.annotations(), TimelineGenerator(collection, split)
         layouts = training_fractions_of(generator.plan(index) for index in range(GRID_FROM))
-        return cls(NearestNeighbour.fit(told, source), most_frequent_sentence(told.sentences()), PriorGrid.fit(layouts))
+        frequent = most_frequent_sentence(annotations.sentences())
+        return cls(NearestNeighbour.fit(annotations, source), frequent, PriorGrid.fit(layouts))
 
 
-def clip_scores(subject: Subject, learnt: ModelUnderTest, collection: ClipCollection, split: str) -> Table:
-    """METEOR and CIDEr of one sentence a clip, against every sentence that people wrote of it."""
+def clip_scores(model: ModelUnderTest, baselines: FittedBaselines, collection: ClipCollection, split: str) -> Table:
+    """Score one sentence for each clip against all sentences of its annotators.
+
+    Args:
+        model: The model.
+        baselines: The baselines, fitted on the model's training clips.
+        collection: The clips.
+        split: Which of them to score.
+    """
     source = ClipFeatures(collection, split)
     spans = {clip.name: (0.0, source.extent(clip.name).duration or clip.seconds) for clip in collection.split(split)}
-    spans = {video: span for video, span in spans.items() if video in _said(collection)}
+    spans = {video: span for video, span in spans.items() if video in _sentences(collection)}
     references = clip_references(collection, spans)
-    whole = {video: [Event(*span, learnt.frequent)] for video, span in spans.items()}
+    whole = {video: [Event(*span, baselines.frequent)] for video, span in spans.items()}
     rows = {
-        "model": subject.clips(source, spans),
-        "model, shuffled features": subject.clips(ShuffledFeatures(source), spans),
-        "nearest training clip": described(whole, source, learnt.neighbour),
+        "model": model.clips(source, spans),
+        "model, shuffled features": model.clips(ShuffledFeatures(source), spans),
+        "nearest training clip": described(whole, source, baselines.neighbour),
         "most frequent sentence": whole,
     }
-    return {name: segment_scores(told, references) for name, told in rows.items()}
+    return {name: segment_scores(predictions, references) for name, predictions in rows.items()}
 
 
-def timeline_scores(subject: Subject, learnt: ModelUnderTest, folder: Path) -> tuple[Table, dict[str, Any]]:
-    """Events and sentences of a set of timelines that `densevid timelines` wrote; and what the set is."""
+def timeline_scores(model: ModelUnderTest, baselines: FittedBaselines, folder: Path) -> tuple[Table, dict[str, Any]]:
+    """Score events and sentences on a set of timelines.
+
+    Args:
+        model: The model.
+        baselines: The baselines, fitted on the model's training clips.
+        folder: What `densevid timelines` wrote.
+
+    Returns:
+        The table, and the size of the set and of the lists.
+    """
     references = [read_json(path) for path in sorted(folder.glob("references_*.json"))]
     if not references:
         raise InputError(f"{folder}: has no references_1.json; `densevid timelines` writes such a set")
     source = open_features(folder / "features")
     tracks = {video: source.track(video) for video in references[0] if video in source}
     truth = {video: np.array(references[0][video]["timestamps"], dtype=np.float64) for video in tracks}
-    usual = max(1, round(sum(map(len, truth.values())) / len(truth)))
+    count = max(1, round(sum(map(len, truth.values())) / len(truth)))
     shuffled = ShuffledFeatures(source)
     others = {video: shuffled.track(video) for video in tracks}
-    asked = {"model": tracks, "model, shuffled features": others}
-    lists = {name: (told, _short_lists(told, usual)) for name, seen in asked.items() if (told := subject.dense(seen))}
+    inputs = {"model": tracks, "model, shuffled features": others}
+    lists = {name: (dense, _top_n(dense, count)) for name, seen in inputs.items() if (dense := model.dense(seen))}
     durations = {video: float(references[0][video]["duration"]) for video in tracks}
-    for name, spans in span_baselines(durations, source, learnt.grid, MOST_DENSE).items():
-        told = described(spans, source, learnt.neighbour)
-        lists[name.replace("_", " ")] = told, _short_lists(told, usual)
-    table = {name: _timeline_row(dense, short, truth, references, usual) for name, (dense, short) in lists.items()}
-    summary = subject.summary(tracks)
+    for name, spans in span_baselines(durations, source, baselines.grid, MOST_DENSE).items():
+        dense = described(spans, source, baselines.neighbour)
+        lists[name.replace("_", " ")] = dense, _top_n(dense, count)
+    table = {name: _timeline_row(dense, top, truth, references, count) for name, (dense, top) in lists.items()}
+    summary = model.summary(tracks)
     table["model, summary"] = _timeline_row(lists["model"][0], summary, truth, references, MOST_DENSE)
     events = sum(map(len, summary.values())) / len(tracks)
-    return table, {"videos": len(tracks), "short list": usual, "events in a summary": round(events, 2)}
+    return table, {"videos": len(tracks), "top n": count, "events in a summary": round(events, 2)}
 
 
-def _short_lists(told: Told, count: int) -> Told:
-    return {video: top_n(events, count) for video, events in told.items()}
+def _top_n(dense: Predictions, count: int) -> Predictions:
+    return {video: top_n(events, count) for video, events in dense.items()}
 
 
 def _timeline_row(
-    dense: Told, short: Told, truth: Mapping[str, Any], references: References, allowed: int
+    dense: Predictions, top: Predictions, truth: Mapping[str, Any], references: References, allowed: int
 ) -> dict[str, float]:
     events = list(truth.values())
     spans = [_spans(dense[video]) for video in truth]
-    listed = [_spans(short.get(video, [])) for video in truth]
+    listed = [_spans(top.get(video, [])) for video in truth]
     of_dense = evaluate(_submission(dense), references, metrics=("captioning",))
-    of_short = evaluate(_submission(short), references, metrics=("captioning", "soda"))
-    assert of_dense.captioning and of_short.captioning and of_short.soda
+    of_top = evaluate(_submission(top), references, metrics=("captioning", "soda"))
+    assert of_dense.captioning and of_top.captioning and of_top.soda
     return {
         f"AR@{ALLOWED}": average_recall(spans, events, ALLOWED),
         "F1": top_n_f1(listed, events, allowed) if any(len(each.spans_N2) for each in listed) else 0.0,
-        "SODA_c": 100 * of_short.soda.scores["c"]["multi"].means()["f1"],
+        "SODA_c": 100 * of_top.soda.scores["c"]["multi"].means()["f1"],
         "METEOR 2018": 100 * of_dense.captioning.average()["METEOR"],
-        "METEOR 2018 of the short list": 100 * of_short.captioning.average()["METEOR"],
+        "METEOR 2018 of the top n": 100 * of_top.captioning.average()["METEOR"],
     }
 
 
-def segment_scores(told: Told, references: References) -> dict[str, float]:
-    """One sentence for each given span against all that was said of it, in percent."""
-    result = evaluate(_submission(told), references, metrics=("segments",))
+def segment_scores(predictions: Predictions, references: References) -> dict[str, float]:
+    """Score one sentence for each given span against all of its references, in percent."""
+    result = evaluate(_submission(predictions), references, metrics=("segments",))
     assert result.segments is not None
     micro = result.segments.micro()
     return {name: 100 * float(micro[name] or 0.0) for name in ("METEOR", "CIDEr", "Bleu_4", "ROUGE_L") if name in micro}
 
 
-def _said(collection: ClipCollection) -> dict[str, list[str]]:
-    """All that people wrote of each clip, word for word and as often as it was written."""
+def _sentences(collection: ClipCollection) -> dict[str, list[str]]:
+    """All sentences of each clip as they were written, repetitions included."""
     content = read_json(collection.folder / "clips.json")
     return {video: [" ".join(text.split()) for text in entry["captions"]] for video, entry in content.items()}
 
 
 def clip_references(collection: ClipCollection, spans: Mapping[str, tuple[float, float]]) -> list[dict[str, Any]]:
     """A reference file for each annotator."""
-    said = {video: sentences for video, sentences in _said(collection).items() if video in spans}
+    written = {video: sentences for video, sentences in _sentences(collection).items() if video in spans}
     return [
         {
             video: {"duration": spans[video][1], "timestamps": [list(spans[video])], "sentences": [sentences[number]]}
-            for video, sentences in said.items()
+            for video, sentences in written.items()
             if number < len(sentences)
         }
-        for number in range(max(map(len, said.values())))
+        for number in range(max(map(len, written.values())))
     ]
 
 
-def _submission(told: Told) -> dict[str, Any]:
-    rows = {video: [event.as_row() for event in events] for video, events in told.items()}
+def _submission(predictions: Predictions) -> dict[str, Any]:
+    rows = {video: [event.as_row() for event in events] for video, events in predictions.items()}
     return {"version": "VERSION 1.0", "results": rows, "external_data": {}}
 
 

@@ -1,4 +1,4 @@
-"""Pages of slides, drawn: a title over a list, prose, a table, a chart or a quotation, as one deck has them."""
+"""Generated pages of slides: a title over a list, prose, a table, a chart or a quotation, in the style of one deck."""
 
 from __future__ import annotations
 

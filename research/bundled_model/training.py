@@ -1,11 +1,13 @@
-"""How the bundled model is trained: five sittings, each from where the one before ended.
+"""How the bundled model is trained: five stages, each from where the one before ended.
 
-The words first: encoder and captioner learn from clips as they are and, a little, from events in timelines; then six
-copies learn on, each in an order of its own, and their mean goes on. Then where events are: proposals and masks learn,
-and the words' loss moves them too, while encoder and captioner stay what they are; four copies again. Learnt all at
-once, so few clips are learnt by heart: docs/research/bundled-model.md has the figures. At last shortly the same with many more videos
-in which nothing happens; and what to expect of features is fitted to the same clips: which words, and whether there is
-anything to tell. A sitting that was stopped goes on; one that is done is not repeated.
+1. `words`: encoder and captioner train on single clips and, with a small weight, on events in timelines. 2.
+`words-again`: six copies train on, each in an order of its own; their mean goes on. 3. `events`: proposals and masks
+train on timelines, and the caption loss reaches them; encoder and captioner are frozen. 4. `events-again`: four copies
+of that, and their mean. 5. `negatives`: a short run like 3 with many more no-event videos.
+
+At last the word prior and the actionness are fitted to the same clips. Training everything at once overfits so few
+clips: docs/research/bundled-model.md has the figures. A stage that was stopped resumes; one that is done is not
+repeated.
 """
 
 from __future__ import annotations
@@ -34,17 +36,24 @@ PRESET = "bundled"
 
 @dataclass(frozen=True)
 class Stage:
-    """Settings beside the preset's; with `copies` so many runs with seeds of their own, and the mean of them."""
+    """Settings on top of the preset; with `copies` so many runs with seeds of their own, whose mean is the result."""
 
     name: str
     settings: tuple[str, ...]
     copies: int = 0
 
 
-WORDS_ALONE = ('task="captions"', "disguised=0", "batch_size=32")
-EVENTS_ALONE = ("frozen_encoder=true", "frozen_captioner=true", "disguised=0", "clips_per_batch=0")
-QUIET = ("quiet_every=3", "epochs=1", "batch_size=32", "timelines=6400", "learning_rate=2e-4", "warmup_steps=10")
-SITTINGS = (
+WORDS_ALONE = ('task="captions"', "channel_permuted=0", "batch_size=32")
+EVENTS_ALONE = ("frozen_encoder=true", "frozen_captioner=true", "channel_permuted=0", "clips_per_batch=0")
+NEGATIVES = (
+    "negatives_every=3",
+    "epochs=1",
+    "batch_size=32",
+    "timelines=6400",
+    "learning_rate=2e-4",
+    "warmup_steps=10",
+)
+STAGES = (
     Stage("words", (*WORDS_ALONE, "timelines=3600", "warmup_steps=100")),
     Stage(
         "words-again", (*WORDS_ALONE, "timelines=2000", "learning_rate=4e-4", "warmup_steps=10", "ema=0.97"), copies=6
@@ -55,13 +64,13 @@ SITTINGS = (
         (*EVENTS_ALONE, "epochs=1", "timelines=19200", "learning_rate=3e-4", "warmup_steps=10", "ema=0.97"),
         copies=4,
     ),
-    Stage("quiet", (*EVENTS_ALONE, *QUIET, "ema=0.9")),
+    Stage("negatives", (*EVENTS_ALONE, *NEGATIVES, "ema=0.9")),
 )
 
 
 @dataclass(frozen=True)
 class StageInputs:
-    """What is learnt from, where to and with what: all sittings have it in common."""
+    """What all stages share: training data, output folder, preset and machine."""
 
     data: Path
     split: str
@@ -71,11 +80,21 @@ class StageInputs:
 
     @property
     def files(self) -> ClipFiles:
-        """The clips."""
+        """The training clips."""
         return ClipFiles(self.data, self.split, self.data / "features")
 
-    def learn(self, name: str, settings: Sequence[str], start: Path | None, say: Report = print) -> Path:
-        """One run to its end, OUT/NAME; gives its model."""
+    def train(self, name: str, settings: Sequence[str], start: Path | None, report: Report = print) -> Path:
+        """Train one run to its end in OUT/NAME.
+
+        Args:
+            name: Of the run.
+            settings: Training settings, `key=value`.
+            start: A model folder to start from.
+            report: Gets a line when the run starts.
+
+        Returns:
+            The folder of the trained model.
+        """
         job = TrainingJob(
             config=load_config(self.preset, [f"training.{setting}" for setting in settings]),
             training=self.files,
@@ -85,55 +104,65 @@ class StageInputs:
             device=self.machine.device,
             workers=self.machine.workers,
         )
-        say(f"{job.out}: learning")
-        return train(job, report=say)
+        report(f"{job.out}: training")
+        return train(job, report=report)
 
 
 @dataclass(frozen=True)
 class Copies:
-    """The runs of a sitting that has several, as they travel to processes of their own."""
+    """The runs of a stage with copies; picklable, since each may train in a process of its own."""
 
-    lessons: StageInputs
-    sitting: Stage
+    inputs: StageInputs
+    stage: Stage
     start: Path | None
 
     def name(self, seed: int) -> str:
-        """Of the run with this seed."""
-        return f"{self.sitting.name}-{seed}"
+        """The name of the run with this seed."""
+        return f"{self.stage.name}-{seed}"
 
-    def learn_one(self, seed: int) -> None:
-        """The run with this seed."""
-        self.lessons.learn(self.name(seed), (*self.sitting.settings, f"seed={seed}"), self.start)
+    def train_one(self, seed: int) -> None:
+        """Train the run with this seed."""
+        self.inputs.train(self.name(seed), (*self.stage.settings, f"seed={seed}"), self.start)
 
-    def learn(self) -> list[Path]:
-        """All of them, as many at a time as share the device; gives their models."""
-        seeds = range(1, self.sitting.copies + 1)
-        for seed, error in finished(self.learn_one, seeds, self.lessons.machine.parallel):
+    def train(self) -> list[Path]:
+        """Train all of them, as many at a time as share the device; return their model folders."""
+        seeds = range(1, self.stage.copies + 1)
+        for seed, error in finished(self.train_one, seeds, self.inputs.machine.parallel):
             if error is not None:
-                raise InputError(f"{self.lessons.out / self.name(seed)}: {error}")
-        return [RunFolder(self.lessons.out / self.name(seed)).model for seed in seeds]
+                raise InputError(f"{self.inputs.out / self.name(seed)}: {error}")
+        return [RunFolder(self.inputs.out / self.name(seed)).model for seed in seeds]
 
 
-def train_bundled(lessons: StageInputs, say: Report = print) -> Path:
-    """All sittings, OUT/SITTING each; gives the folder of the last, whose `model` is the end of it."""
+def train_bundled(inputs: StageInputs, report: Report = print) -> Path:
+    """Run all stages, each in OUT/STAGE.
+
+    Args:
+        inputs: What the stages share.
+        report: Gets a line for each step.
+
+    Returns:
+        The run folder of the last stage, whose `model` is the result.
+    """
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise InputError("the bundled model is trained by one process, which takes the mean of its copies: no torchrun")
+        raise InputError(
+            "the bundled model is trained by one process, which averages its copies; run it without torchrun"
+        )
     before: Path | None = None
-    for sitting in SITTINGS:
-        if not sitting.copies:
-            before = lessons.learn(sitting.name, sitting.settings, before, say)
+    for stage in STAGES:
+        if not stage.copies:
+            before = inputs.train(stage.name, stage.settings, before, report)
             continue
-        models = Copies(lessons, sitting, before).learn()
-        before = write_mean(models, RunFolder(lessons.out / sitting.name).model)
-        say(f"{before}: the mean of {sitting.copies} models")
-    last = RunFolder(lessons.out / SITTINGS[-1].name)
-    write_expected(last.model, lessons.files)
-    say(f"{last.model}: with what to expect of features")
+        models = Copies(inputs, stage, before).train()
+        before = write_mean(models, RunFolder(inputs.out / stage.name).model)
+        report(f"{before}: the mean of {stage.copies} models")
+    last = RunFolder(inputs.out / STAGES[-1].name)
+    fit_priors(last.model, inputs.files)
+    report(f"{last.model}: word prior and actionness fitted")
     return last.path
 
 
-def write_expected(model: Path, files: ClipFiles) -> None:
-    """Add to a model folder what to expect of features, by the clips that it learnt from."""
+def fit_priors(model: Path, files: ClipFiles) -> None:
+    """Fit the word prior and the actionness of a model to its training clips, and add them to its folder."""
     clips = ClipFeatures(ClipCollection.read(files.clips, features=files.features), files.split)
     block = provenance(inputs=[model / WEIGHTS, files.clips / "clips.json"], command="bundled_model", split=files.split)
     write_priors(model, clips, clips.annotations(), block)
@@ -144,7 +173,7 @@ def _written(model: Path) -> float:
 
 
 def write_mean(models: list[Path], out: Path) -> Path:
-    """A model folder with the mean of others; one that is as new as they are stays: the next sitting began with it."""
+    """Write a model folder with the mean of others; one that is as new as they are stays: the next stage used it."""
     if out.exists() and all(_written(model) <= _written(out) for model in models):
         return out
     mean = mean_of_models([load_model(model) for model in models])

@@ -1,6 +1,6 @@
-"""The bundled model on files as people have them: whole videos, every output and every failure; and quiet videos.
+"""The bundled model on video files through the pipeline of `densevid caption`: whole videos, and no-event videos.
 
-Everything goes the way of `densevid caption`: decoding, features, the summary with its least confidence.
+Every output and every failure is recorded: decoding, features, and the summary with its least confidence.
 """
 
 from __future__ import annotations
@@ -19,11 +19,20 @@ from densevid.pipeline.model_registry import find_model
 from densevid.pipeline.selection import EventRequest
 from research.bundled_model.no_event_videos import write_no_event_videos
 
-QUIET_SEED = 2018  # not the one of what was learnt from
+SEED = 2018  # not that of the training data
 
 
 def caption_videos(model: Path, videos: Path, annotations: Sequence[Path] = ()) -> dict[str, Any]:
-    """The summary of every video of a folder, or why there is none; scored where an annotation file has its events."""
+    """Caption every video of a folder.
+
+    Args:
+        model: A model folder.
+        videos: A folder of videos.
+        annotations: Annotation files; a video that they have is scored.
+
+    Returns:
+        `videos`: the summary of each, or why it failed; `refused`; `scores`.
+    """
     captioner = VideoCaptioner(find_model(model), device="cpu")
     truth = [read_json(path) for path in annotations]
     inputs, refused = find_inputs([str(videos)])
@@ -37,25 +46,35 @@ def caption_videos(model: Path, videos: Path, annotations: Sequence[Path] = ()) 
 
 
 def caption_no_event_videos(model: Path, folder: Path, photographs: Sequence[Path], each: int) -> dict[str, Any]:
-    """How many events are told of videos in which nothing happens, by kind; there should be none."""
+    """Count the events that are found in generated no-event videos; there should be none.
+
+    Args:
+        model: A model folder.
+        folder: Where the videos are written.
+        photographs: Videos whose frames become stills.
+        each: Videos of each kind.
+
+    Returns:
+        The counts, the highest confidence and the sentences, by kind.
+    """
     captioner = VideoCaptioner(find_model(model), device="cpu")
-    drawn = write_no_event_videos(folder, photographs, each, QUIET_SEED)
-    told: dict[str, list[list[Event]]] = {}
-    surest: dict[str, float] = {}
+    drawn = write_no_event_videos(folder, photographs, each, SEED)
+    found: dict[str, list[list[Event]]] = {}
+    highest: dict[str, float] = {}
     for video in drawn:
         events = captioner.caption(video.file)
-        told.setdefault(video.kind, []).append(events)
+        found.setdefault(video.kind, []).append(events)
         best = max((event.score for event in captioner.caption(video.file, dense=True)), default=0.0)
-        surest[video.kind] = max(best, surest.get(video.kind, 0.0))
+        highest[video.kind] = max(best, highest.get(video.kind, 0.0))
     return {
         kind: {
             "videos": len(videos),
             "videos with events": sum(bool(events) for events in videos),
             "events": sum(map(len, videos)),
-            "highest confidence": round(surest[kind], 4),
-            "told": [event.sentence for events in videos for event in events],
+            "highest confidence": round(highest[kind], 4),
+            "sentences": [event.sentence for events in videos for event in events],
         }
-        for kind, videos in told.items()
+        for kind, videos in found.items()
     }
 
 
@@ -83,7 +102,7 @@ def _row(event: Event) -> dict[str, Any]:
 def _scores(
     captioner: VideoCaptioner, file: Path, video: str, references: Sequence[Mapping[str, Any]]
 ) -> dict[str, float]:
-    """A video against its own references: its summary, and all that is proposed."""
+    """A video against its own references: its summary, and all proposals."""
     own = [{video: content[video]} for content in references]
     summary, dense = captioner.caption(file), captioner.caption(file, dense=True)
     of_summary = evaluate(_submission(video, summary), own, metrics=("captioning", "soda"))

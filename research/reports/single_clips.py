@@ -22,19 +22,19 @@ from densevid.timelines.clips import ClipCollection
 from densevid.timelines.sources import ClipFeatures
 from research.baselines.captions import NearestNeighbour, described, most_frequent_sentence
 from research.baselines.shuffled_features import derangement
-from research.bundled_model.scores import Told, clip_references, segment_scores
+from research.bundled_model.scores import Predictions, clip_references, segment_scores
 
 METRICS = ("METEOR", "CIDEr")
 
 
-def of_another_clip(told: Told, seed: int = 0) -> Told:
+def of_another_clip(told: Predictions, seed: int = 0) -> Predictions:
     """Every clip with the sentence of another, in one random cycle."""
     taken = derangement(sorted(told), seed)
     return {video: [replace(told[video][0], sentence=told[other][0].sentence)] for video, other in taken.items()}
 
 
 def single_clip_table(
-    collection: ClipCollection, predicted: Sequence[Told], split: str, learn: str
+    collection: ClipCollection, predicted: Sequence[Predictions], split: str, learn: str
 ) -> dict[str, list[Mapping[str, float]]]:
     """Scores by row, one for each run, or one where runs do not differ."""
     source, learnt = ClipFeatures(collection, split), ClipFeatures(collection, learn)
@@ -47,7 +47,7 @@ def single_clip_table(
     references = clip_references(collection, spans)
     known = learnt.annotations()
     frequent = most_frequent_sentence(known.sentences())
-    whole: Told = {video: [Event(*span, frequent)] for video, span in spans.items()}
+    whole: Predictions = {video: [Event(*span, frequent)] for video, span in spans.items()}
     runs = [{video: [Event(*spans[video], told[video][0].sentence)] for video in videos} for told in predicted]
     rows = {
         "predicted": runs,

@@ -16,6 +16,8 @@ RENAMED_KEYS = {
 REMOVED_KEYS = {"training.consensus"}
 # Keys inside hashes that training states of 0.1 hold: with other keys a resumed run would not recognise its data.
 HASHED_EVENTS, HASHED_NEGATIVES = "told", "quiet"
+# Files and sources of generated no-event videos: a hash of this name decides which part of the split each belongs to.
+NO_EVENT_STEM = "quiet"
 RENAMED_VERBS = {"expect": "fit-priors"}
 
 

@@ -1,4 +1,4 @@
-"""The bundled model from clips to package files, at tiny scale: drawn clips, a backbone that takes no time."""
+"""The bundled model from clips to package files, at tiny scale: generated clips, a backbone that takes no time."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 
 from densevid.checkpoint import WEIGHTS, LoadedModel, load_model, save_model
 from densevid.cli import main as densevid
+from densevid.cli import run_program
 from densevid.config import load_config
 from densevid.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from densevid.errors import InputError
@@ -26,10 +27,10 @@ from helpers import colour_network
 from helpers.clip_collections import ACTIONS, sentences
 from helpers.made_videos import constant, make_video
 from research.bundled_model import __main__ as bundled_model
-from research.bundled_model import no_event_videos as quiet_videos
+from research.bundled_model import no_event_videos
 from research.bundled_model import scores as bundled_scores
 from research.bundled_model import training as bundled_training
-from research.bundled_model.__main__ import MOST_BYTES, main
+from research.bundled_model.__main__ import MOST_BYTES, add_arguments, run
 from research.bundled_model.card import card_text
 from research.bundled_model.training import Copies, Stage, StageInputs
 from research.paper_tables.train_models import Machine
@@ -44,7 +45,7 @@ TRAINING = {
     "segments_per_video": 2,
 }
 SHORT = ("batch_size=4", "timelines=16", "epochs=1")
-LAST = bundled_training.SITTINGS[-1].name
+LAST = bundled_training.STAGES[-1].name
 INFERENCE = {"summary_confidence": 0.0, "min_proposals": 10, "max_proposals": 20, "max_words": 6}
 
 
@@ -79,9 +80,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Everything up to the packed model and its scores, by the very commands."""
     torch.set_num_threads(1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(quiet_videos, "SECONDS", 1.5)
+        patch.setattr(no_event_videos, "SECONDS", 1.5)
         patch.setattr(bundled_model, "CALIBRATED_ON", 6)
-        patch.setattr(bundled_model, "QUIET_CALIBRATED_ON", 2)
+        patch.setattr(bundled_model, "NEGATIVES_CALIBRATED_ON", 2)
         patch.setattr(bundled_scores, "GRID_FROM", 12)
         patch.setenv("DENSEVID_CACHE", str(tmp_path_factory.mktemp("cache")))
         return run_all(tmp_path_factory.mktemp("bundled"))
@@ -99,38 +100,53 @@ def run_all(folder: Path) -> Path:
         step("pixels", clips=clips, features=store, split=split, count=3, out=folder / name)
     data = folder / "data"
     with pytest.MonkeyPatch.context() as shorter:
-        shorter.setattr(bundled_training, "SITTINGS", tuple(map(shortened, bundled_training.SITTINGS)))
-        asked = {"data": data, "preset": folder / "tiny.toml", "device": "cpu"}
-        step("train", **asked, split="train-fit", out=folder / "twin-runs")
-        step("train", **asked, out=folder / "runs", parallel=2)
+        shorter.setattr(bundled_training, "STAGES", tuple(map(shortened, bundled_training.STAGES)))
+        common = {"data": data, "preset": folder / "tiny.toml", "device": "cpu"}
+        step("train", **common, split="train-fit", out=folder / "twin-runs")
+        step("train", **common, out=folder / "runs", parallel=2)
     step("pack", run=folder / "twin-runs" / LAST, data=data, timelines=folder / "dev", out=folder / "twin")
     step("pack", run=folder / "runs" / LAST, twin=folder / "twin", out=folder / "model")
-    asked = {"clips": clips, "features": store, "out": scores, "each": 1}
-    step("score", **asked, model=folder / "twin", on="dev", timelines=folder / "dev")
-    asked |= {"model": folder / "model"}
+    common = {"clips": clips, "features": store, "out": scores, "each": 1}
+    step("score", **common, model=folder / "twin", on="dev", timelines=folder / "dev")
+    common |= {"model": folder / "model"}
     films = folder / "films"
     films.mkdir()
     make_video(films / "film.mp4", constant(6.0, 10.0), size=(64, 48))
     (films / "broken.mp4").write_bytes(b"no video")
     truth = {"film": {"duration": 6.0, "timestamps": [[0.0, 3.0]], "sentences": ["A man rides a horse."]}}
     (folder / "truth.json").write_text(json.dumps(truth))
-    step("score", **asked, on="val", timelines=folder / "val", videos=films, annotations=folder / "truth.json")
+    step("score", **common, on="val", timelines=folder / "val", videos=films, annotations=folder / "truth.json")
     step("card", model=folder / "model", twin=folder / "twin", scores=scores)
     return folder
 
 
-def shortened(sitting: Stage) -> Stage:
-    return replace(sitting, settings=(*sitting.settings, *SHORT), copies=min(sitting.copies, 2))
+def shortened(stage: Stage) -> Stage:
+    return replace(stage, settings=(*stage.settings, *SHORT), copies=min(stage.copies, 2))
+
+
+def arguments(name: str, **given: object) -> list[str]:
+    return [name, *(word for key, value in given.items() for word in (f"--{key}", str(value)))]
 
 
 def step(name: str, **given: object) -> None:
-    assert main([name, *(word for key, value in given.items() for word in (f"--{key}", str(value)))]) == 0
+    assert run_program("bundled_model", None, add_arguments, run, arguments(name, **given)) == 0
+
+
+def refused(capsys: pytest.CaptureFixture[str], name: str, **given: object) -> str:
+    """The line on stderr of a step that cannot be done."""
+    capsys.readouterr()
+    assert run_program("bundled_model", None, add_arguments, run, arguments(name, **given)) == 2
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    return err
 
 
 def test_training_needs_no_library_of_video() -> None:
     """`train` runs on a machine with a GPU, torch, numpy and safetensors."""
     code = (
-        "import sys; sys.modules.update(av=None, rich=None); from research.bundled_model.__main__ import main; main()"
+        "import sys; sys.modules.update(av=None, rich=None); "
+        "from research.bundled_model.__main__ import add_arguments, run; from densevid.cli import run_program; "
+        "run_program('bundled_model', None, add_arguments, run)"
     )
     done = subprocess.run([sys.executable, "-c", code, "train", "--help"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0 and "--workers" in done.stdout, done.stderr
@@ -159,13 +175,13 @@ def test_half_precision_is_written_and_what_does_not_fit_is_refused(tmp_path: Pa
     assert not (tmp_path / "large").exists()
 
 
-def test_the_data_holds_training_clips_and_quiet_ones_and_no_others(made: Path) -> None:
+def test_the_data_holds_training_clips_and_no_event_clips_alone(made: Path) -> None:
     collection = ClipCollection.read(made / "data", features=made / "data" / "features")
     assert {clip.split for clip in collection.clips} == {"train"}
-    quiet = [clip for clip in collection.clips if not clip.captions]
-    assert len(collection.clips) == 24 + len(quiet) == 24 + len(quiet_videos.KINDS) + 2
-    told = {clip.source for clip in collection.clips if clip.captions}
-    assert {clip.name.split("-")[1] for clip in quiet if clip.source in told} == {"still"}
+    no_event = [clip for clip in collection.clips if not clip.captions]
+    assert len(collection.clips) == 24 + len(no_event) == 24 + len(no_event_videos.KINDS) + 2
+    captioned = {clip.source for clip in collection.clips if clip.captions}
+    assert {clip.name.split("-")[1] for clip in no_event if clip.source in captioned} == {"still"}
 
 
 def test_a_packed_model_is_half_precise_calibrated_and_has_a_card(made: Path) -> None:
@@ -179,21 +195,21 @@ def test_a_packed_model_is_half_precise_calibrated_and_has_a_card(made: Path) ->
     ]
     assert sizes[0] < 0.65 * sizes[1]
     assert loaded.calibration == load_model(made / "twin").calibration, (
-        "it has learnt from what confidence is fitted on"
+        "the model itself was trained on what the confidence is fitted on"
     )
     installed = InstalledModel("model", made / "model")
     assert installed.licence and "research" in installed.licence
     assert set(installed.scores) == {"MSR-VTT val, single clips", "MSR-VTT val, composed timelines"}
 
 
-def test_the_card_says_what_was_measured(made: Path) -> None:
+def test_the_card_has_the_measured_figures(made: Path) -> None:
     card = (made / "model" / "README.md").read_text()
     val = json.loads((made / "scores" / "val.json").read_text())
     for part in ("clips", "timelines"):
         assert "model" in val[part] and "model, shuffled features" in val[part]
         assert all(row in card for row in val[part])
     assert f"{val['clips']['model']['METEOR']:.2f}" in card and f"{val['timelines']['model']['AR@10']:.3f}" in card
-    assert set(val["quiet"]) == set(quiet_videos.KINDS)
+    assert set(val["no-event videos"]) == set(no_event_videos.KINDS)
     whole = val["whole videos"]
     assert whole["videos"]["film"]["events"] and "failed" in whole["videos"]["broken"] and "film" in whole["scores"]
     assert "- failed: " in card and "missed" in card and "bundled_model train" in card
@@ -201,45 +217,46 @@ def test_the_card_says_what_was_measured(made: Path) -> None:
     assert "77.77: reached" in card_text(load_model(made / "model"), made / "model", val, altered)
 
 
-def test_val_is_scored_once_and_a_card_needs_the_scores_of_its_own_weights(made: Path, tmp_path: Path) -> None:
+def test_val_is_scored_once_and_a_card_needs_the_scores_of_its_own_weights(
+    made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     given = {"model": made / "model", "clips": made / "clips", "features": made / "store", "out": made / "scores"}
-    with pytest.raises(InputError, match="val is scored once"):
-        step("score", **given, on="val", timelines=made / "val")
+    assert "val is scored once" in refused(capsys, "score", **given, on="val", timelines=made / "val")
     for name in ("dev", "val"):
         content = json.loads((made / "scores" / f"{name}.json").read_text())
         inputs = {**content["provenance"]["inputs"], "expected_words.safetensors": "sha256:another"}
         (tmp_path / f"{name}.json").write_text(json.dumps({**content, "provenance": {"inputs": inputs}}))
     for scores, twin, file in ((tmp_path, "twin", "expected_words"), (made / "scores", "model", "weights")):
-        with pytest.raises(InputError, match=f"measured with another {file}.safetensors"):
-            step("card", model=made / "model", twin=made / twin, scores=scores)
+        err = refused(capsys, "card", model=made / "model", twin=made / twin, scores=scores)
+        assert f"measured with another {file}.safetensors" in err
 
 
-def test_confidence_is_taken_over_from_a_twin_alone(made: Path, tmp_path: Path) -> None:
-    run = made / "runs" / LAST
-    with pytest.raises(InputError, match="no twin"):
-        step("pack", run=run, twin=run / "model", out=tmp_path / "model")
+def test_confidence_is_taken_over_from_a_twin_alone(
+    made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = made / "runs" / LAST
+    assert "no twin" in refused(capsys, "pack", run=folder, twin=folder / "model", out=tmp_path / "model")
     for given in ({}, {"data": made / "data"}, {"data": made / "data", "twin": made / "twin"}):
-        with pytest.raises(InputError, match="fitted on --data and --timelines, or taken over"):
-            step("pack", run=run, out=made / "model", **given)
+        err = refused(capsys, "pack", run=folder, out=made / "model", **given)
+        assert "fitted on --data and --timelines, or taken over" in err
     assert (made / "model" / "README.md").exists(), "what is refused destroys nothing"
 
 
-def test_copies_that_learnt_on_become_their_mean(made: Path) -> None:
-    again = [sitting for sitting in bundled_training.SITTINGS if sitting.copies]
-    assert [sitting.name for sitting in again] == ["words-again", "events-again"]
-    for sitting in again:
-        copies = [load_file(made / "runs" / f"{sitting.name}-{seed}" / "model" / WEIGHTS) for seed in (1, 2)]
-        mean = load_file(made / "runs" / sitting.name / "model" / WEIGHTS)
+def test_copies_become_their_mean(made: Path) -> None:
+    again = [stage for stage in bundled_training.STAGES if stage.copies]
+    assert [stage.name for stage in again] == ["words-again", "events-again"]
+    for stage in again:
+        copies = [load_file(made / "runs" / f"{stage.name}-{seed}" / "model" / WEIGHTS) for seed in (1, 2)]
+        mean = load_file(made / "runs" / stage.name / "model" / WEIGHTS)
         assert any(not torch.equal(copies[0][name], copies[1][name]) for name in mean)
         for name, tensor in mean.items():
             if tensor.is_floating_point():
                 torch.testing.assert_close(tensor, (copies[0][name] + copies[1][name]) / 2)
 
 
-def test_a_copy_that_fails_in_its_process_is_one_line(tmp_path: Path) -> None:
+def test_a_copy_that_fails_in_its_process_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     missing = StageInputs(tmp_path / "missing", "train", tmp_path / "runs", "bundled", Machine("cpu", parallel=2))
     with pytest.raises(InputError, match=r"again-\d: .*missing") as error:
-        Copies(missing, Stage("again", (), copies=2), start=None).learn()
+        Copies(missing, Stage("again", (), copies=2), start=None).train()
     assert "\n" not in str(error.value)
-    with pytest.raises(InputError, match="at least 1"):
-        step("train", data=tmp_path, out=tmp_path / "runs", parallel=0)
+    assert "at least 1" in refused(capsys, "train", data=tmp_path, out=tmp_path / "runs", parallel=0)

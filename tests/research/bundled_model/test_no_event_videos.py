@@ -1,4 +1,4 @@
-"""Drawn videos in which nothing happens: they are what their names say."""
+"""Generated no-event videos: each kind looks as its name promises."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from research.bundled_model.no_event_videos import HEIGHT, KINDS, RATES, WIDTH, 
 
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory: pytest.TempPathFactory) -> list[NoEventVideo]:
-    folder = tmp_path_factory.mktemp("quiet")
+    folder = tmp_path_factory.mktemp("no-events")
     photographs = [make_video(folder / f"clip{n}.mp4", constant(3.0)) for n in range(2)]
     return write_no_event_videos(folder / "videos", photographs, each=1, seed=5, seconds=7.0)
 

@@ -2,10 +2,10 @@
 
     words_of -> build_corpus -> find_matches -> align -> statistics
 
-`docs/research/native-meteor.md` says how it is checked against the jar. Scores follow from the statistics (`segment_scores`
-here, corpus scores in `meteor`): hypothesis and reference length, function words of each; per module (exact, stem,
-synonym, paraphrase) content words matched in hypothesis and reference, function words matched in each; chunks, words
-matched.
+`docs/research/native-meteor.md` says how it is checked against the jar. Scores follow from the statistics
+(`segment_scores` here, corpus scores in `meteor`): hypothesis and reference length, function words of each; per module
+(exact, stem, synonym, paraphrase) content words matched in hypothesis and reference, function words matched in each;
+chunks, words matched.
 """
 
 from __future__ import annotations
