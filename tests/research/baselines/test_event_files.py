@@ -177,7 +177,7 @@ def test_all_files_are_written_and_read_back(tmp_path: Path, capsys: pytest.Capt
 
 
 def test_unlearned_proposals_do_not_solve_real_timelines(shared: Path) -> None:
-    """The figures of docs/timelines.md, with a margin: a model has room above them."""
+    """The figures of docs/research/timelines.md, with a margin: a model has room above them."""
     clips = ClipCollection.read(shared / "data" / "msvd")
     training = ComposedFeatures(TimelineGenerator(clips, "train"), 300).annotations(annotators=1)
     grid = PriorGrid.fit(training_fractions(training))
