@@ -22,7 +22,7 @@ from torch.nn import functional as F
 from densevid.checkpoint import LoadedModel
 from densevid.config import ModelConfig
 from densevid.kernels.fused import Attention, Fused, TritonFused, candidates, has_triton, tiling_for, wide_product
-from densevid.kernels.word_state import FlatMemory
+from densevid.kernels.word_state import RaggedMemory
 from densevid.model.video_encoder import Memory
 
 EVENTS, STEPS, WORDS = 186, 480, 20
@@ -72,7 +72,7 @@ def parts(model: ModelConfig, device: torch.device, events: int) -> Iterator[Par
     yield Part("output product", lambda: F.linear(steps, qkv[:width]), layers, flop * width, "TFLOP/s")
     for kind, fused in kinds:
         yield Part(
-            f"expand and ReLU, {kind}", _call(fused.rectified, pf, steps), layers, flop * model.hidden, "TFLOP/s"
+            f"expand and ReLU, {kind}", _call(fused.linear_relu, pf, steps), layers, flop * model.hidden, "TFLOP/s"
         )
     yield Part("contract", _call(back, pf(steps)), layers, flop * model.hidden, "TFLOP/s")
     for kind, fused in kinds:
@@ -93,12 +93,12 @@ def parts(model: ModelConfig, device: torch.device, events: int) -> Iterator[Par
     query = bf16(model.heads, events, width).transpose(0, 1)
     memory = Memory((steps,), mask[..., 0] > 0, False)
     read = layers * WORDS
-    yield Part("reading a memory, torch", _call(torchs.attended, query, memory, 0), read, each, "TB/s")
+    yield Part("reading a memory, torch", _call(torchs.memory_attention, query, memory, 0), read, each, "TB/s")
     count = torch.full((events,), STEPS, dtype=torch.int32, device=device)
     first = count.cumsum(0, dtype=torch.int32) - count
-    flat = FlatMemory((steps.flatten(0, 1),), torch.zeros(tokens, device=device), first, count)
+    flat = RaggedMemory((steps.flatten(0, 1),), torch.zeros(tokens, device=device), first, count)
     for _, fused in kinds[1:]:
-        yield Part("reading a memory, ours", _call(fused.attended_flat, query, flat, 0), read, each, "TB/s")
+        yield Part("reading a memory, ours", _call(fused.ragged_attention, query, flat, 0), read, each, "TB/s")
     words, table = bf16(2048, width), bf16(4004, width)
     size, times = 2.0 * words.shape[0] * table.shape[0] * width, WORDS * events / words.shape[0]
     yield Part("word logits", lambda: wide_product(words, table.t()), times, size, "TFLOP/s")
@@ -137,14 +137,14 @@ def print_readings(width: int, device: torch.device) -> None:
 def reading_lines(events: int, width: int, device: torch.device) -> list[str]:
     """The slowest first; a line for what the GPU cannot run has the error."""
     query, memory = _subject(events, width, device)
-    few = FlatMemory(memory.layers, memory.log_count_N, memory.first_P[:10], memory.slots_P[:10])
-    exact = Fused().attended_flat(query[:10], few, 0).float()
+    few = RaggedMemory(memory.layers, memory.log_count_N, memory.first_P[:10], memory.slots_P[:10])
+    exact = Fused().ragged_attention(query[:10], few, 0).float()
     tried: list[tuple[float, str]] = []
     for reading in dict.fromkeys((tiling_for(events), *candidates(events))):
-        fused = TritonFused(reading=reading)
+        fused = TritonFused(tiling=reading)
         try:
-            far = float((fused.attended_flat(query, memory, 0)[:10].float() - exact).abs().max())
-            seconds = _replayed(partial(fused.attended_flat, query, memory, 0))
+            far = float((fused.ragged_attention(query, memory, 0)[:10].float() - exact).abs().max())
+            seconds = _replayed(partial(fused.ragged_attention, query, memory, 0))
         except Exception as error:  # Triton's own errors have no common kind
             tried.append((1e9, f"       -        - {reading}: {str(error).splitlines()[0][:80]}"))
             continue
@@ -154,13 +154,15 @@ def reading_lines(events: int, width: int, device: torch.device) -> list[str]:
     return [line for _, line in sorted(tried, key=lambda one: -one[0])]
 
 
-def _subject(events: int, width: int, device: torch.device) -> tuple[Tensor, FlatMemory]:
+def _subject(events: int, width: int, device: torch.device) -> tuple[Tensor, RaggedMemory]:
     """Queries and a memory of events of full length."""
     rows_ND = torch.randn(events * STEPS, width, device=device, dtype=torch.bfloat16)
     query_HPD = torch.randn(HEADS, events, width, device=device, dtype=torch.bfloat16) / 8
     slots_P = torch.full((events,), STEPS, dtype=torch.int32, device=device)
     first_P = slots_P.cumsum(0, dtype=torch.int32) - slots_P
-    return query_HPD.transpose(0, 1), FlatMemory((rows_ND,), torch.zeros(len(rows_ND), device=device), first_P, slots_P)
+    return query_HPD.transpose(0, 1), RaggedMemory(
+        (rows_ND,), torch.zeros(len(rows_ND), device=device), first_P, slots_P
+    )
 
 
 def _replayed(work: Callable[[], object]) -> float:

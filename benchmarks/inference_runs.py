@@ -19,9 +19,9 @@ from densevid.config import Config
 from densevid.device import model_of
 from densevid.inference.batches import CaptionedVideo
 from densevid.inference.captioner import Captioner, Precision
-from densevid.inference.generator import GeneratorLimits
 from densevid.inference.nms import Choose, Selection, best
 from densevid.io import provenance, write_json
+from densevid.kernels.caption_generator import PackedLimits
 from densevid.kernels.fused import KERNELS, Attention, Kernel
 from densevid.tracks import FeatureTrack
 
@@ -116,8 +116,8 @@ def _precisions(run: Run) -> tuple[Precision, ...]:
 
 def opened(loaded: LoadedModel, run: Run, precision: Precision) -> Captioner:
     """A captioner with the options of a run."""
-    extras: dict[str, Any] = {"kernels": run.kernels, "attention": run.attention, "captured": run.cuda_graphs}
-    limits = replace(GeneratorLimits.of(run.device), **extras)
+    extras: dict[str, Any] = {"kernels": run.kernels, "attention": run.attention, "cuda_graphs": run.cuda_graphs}
+    limits = replace(PackedLimits.of(run.device), **extras)
     return Captioner(loaded, device=run.device, precision=precision, limits=limits)
 
 

@@ -18,11 +18,12 @@ from densevid.device import model_of
 from densevid.inference.captioner import Captioner, Precision
 from densevid.inference.nms import Choose
 from densevid.inference.stage_times import Stages, StageTimer
+from densevid.kernels.cuda_graphs import Graphs
 from densevid.kernels.fused import KERNELS, Kernel
 from densevid.tracks import FeatureTrack
 
 SWEPT_KERNELS: tuple[tuple[Kernel, ...], ...] = (
-    (), ("attend", "said"), ("rows", "norm", "relu"), ("rows", "norm", "relu", "attend"), KERNELS
+    (), ("attend", "causal"), ("rows", "norm", "relu"), ("rows", "norm", "relu", "attend"), KERNELS
 )  # fmt: skip
 SWEPT_AT_ONCE = (8, 32, 64)
 Tried = tuple[float, str, Run]
@@ -38,7 +39,8 @@ def print_stages(loaded: LoadedModel, tracks: Sequence[FeatureTrack], run: Run) 
             captioner.steps_at_once = at_once
             shown = tracks if at_once != 1 else tracks[: run.single_videos]
             lines += stage_lines(f"{name}, {'replayed' if replays else 'launched'}", captioner, shown, choose)
-        lines += [f"  CAPTURING FAILED: {kind}, see the warning above" for kind in captioner.speaker.graphs.failed]
+        failed = getattr(captioner.caption_generator, "graphs", Graphs(enabled=False)).failed
+        lines += [f"  CAPTURING FAILED: {kind}, see the warning above" for kind in failed]
     print(f"{default_precision(run)} on {model_of(run.device)}, milliseconds a video: host, device, stage")
     print("\n".join(lines))
     print("\n".join(part_lines(loaded, run.device)) if run.device.type == "cuda" else "", flush=True)

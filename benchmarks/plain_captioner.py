@@ -17,7 +17,7 @@ from densevid.checkpoint import LoadedModel
 from densevid.config import InferenceConfig
 from densevid.data.vocabulary import EOS, INIT, PAD
 from densevid.inference.captioner import float32_products
-from densevid.inference.rescoring import at_changes, similarity_space
+from densevid.inference.rescoring import refine_boundaries, similarity_space
 from densevid.model.anchors import anchor_intervals
 from densevid.model.masked_transformer import EncodedVideo, MaskedTransformer
 from densevid.model.proposal_decoder import Proposals
@@ -40,7 +40,7 @@ class PlainCaptioner:
         self.model: MaskedTransformer = loaded.model.to(device).eval()
         self.config, self.vocabulary = loaded.config, loaded.vocabulary
         self.device, self.at_once = torch.device(device), at_once
-        self.compared = similarity_space(loaded.expected_on(self.device), loaded.config.inference)
+        self.compared = similarity_space(loaded.word_prior_on(self.device), loaded.config.inference)
 
     @torch.inference_mode()
     def caption(self, track: FeatureTrack) -> PlainEvents:
@@ -53,7 +53,7 @@ class PlainCaptioner:
             steps = features_1TF.shape[1]
             own_1 = torch.tensor([steps], device=self.device)
             compared_1TC = self.compared(features_1TF)
-            proposals = at_changes(self.model.propose(video), compared_1TC, own_1, self.config.inference)
+            proposals = refine_boundaries(self.model.propose(video), compared_1TC, own_1, self.config.inference)
             chosen = greedily_chosen(proposals, steps, self.config.inference)
             anchors = [anchor for anchor, _ in chosen]
             masks_PT = self._masks(proposals, anchors, steps) if chosen else valid_1T.float()

@@ -12,12 +12,12 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from densevid.checkpoint import (
+    ACTIONNESS,
     CALIBRATION,
-    EXPECTED_WORDS,
     FILES,
-    HAPPENING,
     REDUCTION,
     WEIGHTS,
+    WORD_PRIOR,
     LoadedModel,
     load_model,
     save_model,
@@ -67,7 +67,7 @@ def test_a_folder_may_hold_a_calibration(loaded: LoadedModel, tmp_path: Path) ->
 def test_an_older_model_is_replaced_and_nothing_else_is(loaded: LoadedModel, tmp_path: Path) -> None:
     folder = tmp_path / "model"
     save_model(folder, replace(loaded, calibration={"format": {"version": 1}}), {})
-    later = {REDUCTION, EXPECTED_WORDS, HAPPENING}
+    later = {REDUCTION, WORD_PRIOR, ACTIONNESS}
     assert sorted(item.name for item in folder.iterdir()) == sorted({*FILES} - later)
     save_model(folder, loaded, {"second": "time"})
     assert sorted(item.name for item in folder.iterdir()) == sorted({*FILES} - later - {CALIBRATION})

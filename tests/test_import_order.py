@@ -12,7 +12,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "densevid"
 # Top first; a layer imports only layers in earlier rows (and itself). Layers on one row never import each other.
 ROWS: list[set[str]] = [
     {"__init__"},
-    {"errors", "legacy", "progress"},
+    {"errors", "legacy", "progress", "fast_forms"},
     {"io"},
     {"device"},
     {"config"},
@@ -21,7 +21,8 @@ ROWS: list[set[str]] = [
     {"data"},
     {"timelines", "checkpoint"},
     {"import_released"},
-    {"inference", "evaluation", "kernels"},
+    {"inference", "evaluation"},
+    {"kernels"},
     {"training"},
     {"export"},
     {"pipeline"},
@@ -30,18 +31,9 @@ ROWS: list[set[str]] = [
     {"cli"},
     {"__main__"},
 ]
-STILL_WRONG = {
-    ("inference/captioner.py", "kernels"),
-    ("inference/generator.py", "kernels"),
-    ("inference/nms.py", "kernels"),
-    ("inference/proposals.py", "kernels"),
-    ("inference/search.py", "kernels"),
-    ("kernels/cuda_graphs.py", "inference"),
-    ("kernels/single_video.py", "inference"),
-    ("model/proposal_decoder.py", "kernels"),
-}
 RANK = {layer: row for row, layers in enumerate(ROWS) for layer in layers}
 BARE = {"model", "training", "inference"}
+KERNELS_LOADED_BY = "fast_forms.py"
 GPU_ONLY = {"event_triton.py", "word_triton.py", "head_triton.py", "head_passes_triton.py"}
 ALLOWED_OUTSIDE = {"torch", "numpy", "safetensors"}
 
@@ -73,8 +65,6 @@ def test_imports_go_up_only(path: Path) -> None:
     for module, _ in imports_of(path):
         if module.startswith("densevid."):
             other = module.split(".")[1]
-            if (str(path.relative_to(SOURCE)), other) in STILL_WRONG:
-                continue
             assert other == layer or RANK[other] < RANK[layer], f"{path.name} ({layer}) imports {module}"
 
 
@@ -88,3 +78,12 @@ def test_the_network_needs_torch_numpy_and_safetensors_alone(path: Path) -> None
         outside = module.split(".")[0]
         known = outside == "densevid" or outside in sys.stdlib_module_names or outside in ALLOWED_OUTSIDE
         assert known or not top_level, f"{path.name} imports {module}"
+
+
+@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda p: str(p.relative_to(SOURCE)))
+def test_one_place_alone_loads_the_kernels(path: Path) -> None:
+    """So that `kernels/` can be deleted; `tests/test_without_kernels.py` does."""
+    if layer_of(path) != "kernels" and path.name != KERNELS_LOADED_BY:
+        assert not [module for module, _ in imports_of(path) if module.startswith("densevid.kernels")]
+        constants = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant)]
+        assert "densevid.kernels" not in [node.value for node in constants]

@@ -29,6 +29,7 @@ from densevid.config import Config
 from densevid.data.vocabulary import Vocabulary
 from densevid.errors import InputError
 from densevid.io import require_writable, tensor_path, toml_text
+from densevid.legacy import RENAMED_FILES, present_file
 from densevid.model.masked_transformer import MaskedTransformer
 from densevid.model.priors import Actionness, WordPrior
 from densevid.tracks import FeatureRecipe
@@ -39,8 +40,8 @@ if TYPE_CHECKING:
 FORMAT = 1
 WEIGHTS, CONFIG, VOCABULARY, FEATURES = "weights.safetensors", "config.toml", "vocabulary.txt", "features.toml"
 CALIBRATION, REDUCTION = "calibration.toml", "reduction.safetensors"
-EXPECTED_WORDS, HAPPENING = "expected_words.safetensors", "happening.safetensors"
-FILES = (WEIGHTS, CONFIG, VOCABULARY, FEATURES, CALIBRATION, REDUCTION, EXPECTED_WORDS, HAPPENING)
+WORD_PRIOR, ACTIONNESS = "word_prior.safetensors", "actionness.safetensors"
+FILES = (WEIGHTS, CONFIG, VOCABULARY, FEATURES, CALIBRATION, REDUCTION, WORD_PRIOR, ACTIONNESS)
 
 
 @dataclass(frozen=True)
@@ -56,8 +57,8 @@ class LoadedModel:
     word_prior: WordPrior | None = None
     actionness: Actionness | None = None
 
-    def expected_on(self, device: torch.device) -> WordPrior | None:
-        """The expected words on a device, where the model has some."""
+    def word_prior_on(self, device: torch.device) -> WordPrior | None:
+        """The word prior on a device, if the model has one."""
         return None if self.word_prior is None else self.word_prior.to(device)
 
 
@@ -69,14 +70,16 @@ def require_replaceable(folder: Path | str) -> None:
         return
     if not folder.is_dir():
         raise InputError(f"cannot write the model folder {folder}: it is a file; choose another name")
-    foreign = sorted(item.name for item in folder.iterdir() if item.name not in FILES or item.is_dir())
+    foreign = sorted(
+        item.name for item in folder.iterdir() if item.name not in (*FILES, *RENAMED_FILES.values()) or item.is_dir()
+    )
     if foreign:
         raise InputError(f"{folder} holds more than a model ({foreign[0]}) and is not replaced; choose another name")
 
 
 def model_files(folder: Path | str) -> list[Path]:
     """The files that are there of a model folder: what a provenance block hashes."""
-    return [Path(folder) / name for name in FILES if (Path(folder) / name).is_file()]
+    return [path for name in FILES if (path := present_file(Path(folder), name)).is_file()]
 
 
 def save_model(
@@ -123,9 +126,9 @@ def _write_files(
     if loaded.reduction is not None:
         loaded.reduction.save(folder / REDUCTION)
     if loaded.word_prior is not None:
-        loaded.word_prior.save(folder / EXPECTED_WORDS, half_precision=precision == torch.float16)
+        loaded.word_prior.save(folder / WORD_PRIOR, half_precision=precision == torch.float16)
     if loaded.actionness is not None:
-        loaded.actionness.save(folder / HAPPENING)
+        loaded.actionness.save(folder / ACTIONNESS)
 
 
 def _stored(name: str, tensor: Tensor, precision: torch.dtype | None) -> Tensor:
@@ -160,9 +163,9 @@ def load_model(folder: Path | str, *, fitted: bool = True) -> LoadedModel:
         raise InputError(f"{folder / WEIGHTS}: not a readable safetensors file ({error})") from error
     load_weights(model, weights, where=str(folder / WEIGHTS))
     reduction = _read_reduction(folder / REDUCTION, recipe)
-    expected = _read_expected_words(folder / EXPECTED_WORDS, config, vocabulary) if fitted else None
-    actionness = _read_happening(folder / HAPPENING, config) if fitted else None
-    return LoadedModel(model, config, vocabulary, recipe, calibration, reduction, expected, actionness)
+    word_prior = _read_word_prior(present_file(folder, WORD_PRIOR), config, vocabulary) if fitted else None
+    actionness = _read_actionness(present_file(folder, ACTIONNESS), config) if fitted else None
+    return LoadedModel(model, config, vocabulary, recipe, calibration, reduction, word_prior, actionness)
 
 
 def load_weights(
@@ -218,17 +221,17 @@ def _read_reduction(path: Path, recipe: FeatureRecipe | None) -> Reduction | Non
     return reduction
 
 
-def _read_expected_words(path: Path, config: Config, vocabulary: Vocabulary) -> WordPrior | None:
-    """Those of a model that has some; they must be about its features and its words."""
+def _read_word_prior(path: Path, config: Config, vocabulary: Vocabulary) -> WordPrior | None:
+    """That of a model that has one; it must be fitted to its features and its words."""
     if not path.exists():
         return None
-    expected = WordPrior.load(path)
-    expected.require_fit(sum(config.features.widths), len(vocabulary), where=path)
-    return expected
+    word_prior = WordPrior.load(path)
+    word_prior.require_fit(sum(config.features.widths), len(vocabulary), where=path)
+    return word_prior
 
 
-def _read_happening(path: Path, config: Config) -> Actionness | None:
-    """That of a model that has one; it must be about its features."""
+def _read_actionness(path: Path, config: Config) -> Actionness | None:
+    """That of a model that has one; it must be fitted to its features."""
     if not path.exists():
         return None
     actionness = Actionness.load(path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 RENAMED_KEYS = {
@@ -19,6 +20,11 @@ HASHED_EVENTS, HASHED_NEGATIVES = "told", "quiet"
 # Files and sources of generated no-event videos: a hash of this name decides which part of the split each belongs to.
 NO_EVENT_STEM = "quiet"
 RENAMED_VERBS = {"expect": "fit-priors"}
+RENAMED_FILES = {
+    "word_prior.safetensors": "expected_words.safetensors",
+    "actionness.safetensors": "happening.safetensors",
+}
+RENAMED_TENSORS = {"usual_F": "mean_F"}
 
 
 def current_settings(values: Mapping[str, Any], where: str = "") -> dict[str, Any]:
@@ -50,3 +56,14 @@ def current_settings(values: Mapping[str, Any], where: str = "") -> dict[str, An
     if notes:
         print(f"densevid: {where}{'; '.join(notes)}", file=sys.stderr)
     return current
+
+
+def present_file(folder: Path, name: str) -> Path:
+    """The file of that name in a model folder, or the one that stood for it in 0.1, where there is only that."""
+    old = folder / RENAMED_FILES.get(name, name)
+    return old if old.is_file() and not (folder / name).exists() else folder / name
+
+
+def current_tensor(name: str) -> str:
+    """The present name of a tensor of a prior."""
+    return RENAMED_TENSORS.get(name, name)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from densevid.checkpoint import EXPECTED_WORDS, HAPPENING, load_model, model_files
+from densevid.checkpoint import ACTIONNESS, WORD_PRIOR, load_model, model_files
 from densevid.cli import main
 from densevid.data.annotations import read_annotations
 from densevid.data.layouts import open_features
@@ -41,7 +41,7 @@ def test_a_model_learns_which_words_to_expect(trained: Path, model: Path, capsys
     fitted = fit_word_prior(
         open_features(trained / "train"), read_annotations(trained / "train.json"), loaded.vocabulary
     )
-    assert loaded.word_prior is not None and model / EXPECTED_WORDS in model_files(model)
+    assert loaded.word_prior is not None and model / WORD_PRIOR in model_files(model)
     for name, part in fitted.parts.items():
         torch.testing.assert_close(loaded.word_prior.parts[name], part)
     about = loaded.word_prior.about
@@ -63,7 +63,7 @@ def test_a_model_learns_which_words_to_expect(trained: Path, model: Path, capsys
 
 def test_a_file_that_is_no_good_is_replaced(trained: Path, model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """And of videos without features it is said that they are left out."""
-    (model / EXPECTED_WORDS).write_bytes(b"garbage")
+    (model / WORD_PRIOR).write_bytes(b"garbage")
     content = json.loads((trained / "train.json").read_text())
     more = {**content, "nobody": {"duration": 9, "timestamps": [[0, 5]], "sentences": ["x"]}}
     (model.parent / "more.json").write_text(json.dumps(more))
@@ -103,14 +103,14 @@ def test_clips_are_told_of_as_they_are(
     expected = load_model(model).word_prior
     means = [open_features(trained / "train").track(video).values.astype(np.float64).mean(axis=0) for video in told]
     assert expected is not None
-    np.testing.assert_allclose(expected.usual_F, np.mean(means, axis=0), rtol=2e-3, atol=2e-3)
+    np.testing.assert_allclose(expected.mean_F, np.mean(means, axis=0), rtol=2e-3, atol=2e-3)
     assert main([*words, "--split", "nowhere"]) == 2
-    assert not (model / HAPPENING).exists(), "there is something to tell of every clip"
+    assert not (model / ACTIONNESS).exists(), "there is something to tell of every clip"
     clips[min(clips)]["captions"] = []
     (tmp_path / "clips.json").write_text(json.dumps(clips))
     capsys.readouterr()
     assert main(words) == 0
-    assert "happening.safetensors: fitted on 8 videos, 1 quiet" in capsys.readouterr().out
+    assert "actionness.safetensors: fitted on 8 videos, 1 quiet" in capsys.readouterr().out
     actionness = load_model(model).actionness
     assert actionness is not None and actionness.about["provenance"]["command"] == "fit-priors"
 
@@ -152,4 +152,4 @@ def test_what_cannot_be_fitted_is_one_line(
     assert code == 2
     error = capsys.readouterr().err
     assert told in error and "Traceback" not in error
-    assert not (model / EXPECTED_WORDS).exists()
+    assert not (model / WORD_PRIOR).exists()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from densevid.config.schema import InferenceConfig
 from densevid.inference.captioner import Captioner
-from densevid.inference.rescoring import MOST_CHANGES, WEAKEST_PULL, WINDOW, at_changes, changes_of
+from densevid.inference.rescoring import MOST_CHANGES, WEAKEST_PULL, WINDOW, changes_of, refine_boundaries
 from densevid.model.anchors import AnchorGrid
 from densevid.model.proposal_decoder import Proposals
 from densevid.tracks import Clock, FeatureTrack
@@ -68,7 +68,7 @@ def test_every_border_goes_to_the_change_that_pulls_most() -> None:
         ]
         return steps[int(np.argmax(pulls))] if max(pulls) >= WEAKEST_PULL else border
 
-    result = at_changes(proposals, torch.from_numpy(values)[None], torch.tensor([len(values)]), REACH)
+    result = refine_boundaries(proposals, torch.from_numpy(values)[None], torch.tensor([len(values)]), REACH)
     for (start, end), ours in zip(proposals.intervals_BA2[0].tolist(), result.intervals_BA2[0].tolist(), strict=True):
         first, last = max(start, 0.0), min(end, float(len(values)))
         length = max(last - first, 1.0)
@@ -82,7 +82,7 @@ def test_a_rough_proposal_finds_its_shots_exactly() -> None:
     values = shots([10, 14, 12])
     anchors_A2 = torch.tensor([[17.0, 16.0]])
     rough = Proposals(torch.zeros(1, 1), torch.tensor([[[0.05, 0.1]]]), anchors_A2, len(values))
-    exact = at_changes(
+    exact = refine_boundaries(
         rough, torch.from_numpy(values)[None], torch.tensor([len(values)]), InferenceConfig(border_reach=0.15)
     )
     assert exact.intervals_BA2[0, 0].tolist() == [10.0, 24.0]
@@ -91,12 +91,12 @@ def test_a_rough_proposal_finds_its_shots_exactly() -> None:
 def test_nothing_moves_without_reach_or_changes() -> None:
     proposals = proposals_of(36)
     features = torch.from_numpy(shots([10, 14, 12]))[None]
-    assert at_changes(proposals, features, torch.tensor([36]), InferenceConfig()) is proposals
-    still = at_changes(proposals, torch.ones(1, 36, 8), torch.tensor([36]), REACH)  # its ends alone may pull
+    assert refine_boundaries(proposals, features, torch.tensor([36]), InferenceConfig()) is proposals
+    still = refine_boundaries(proposals, torch.ones(1, 36, 8), torch.tensor([36]), REACH)  # its ends alone may pull
     inner = (proposals.intervals_BA2 > 15) & (proposals.intervals_BA2 < 21)
     assert torch.equal(still.intervals_BA2[inner], proposals.intervals_BA2[inner])
     assert torch.isfinite(
-        at_changes(proposals_of(2), torch.ones(1, 2, 8), torch.tensor([2]), REACH).intervals_BA2
+        refine_boundaries(proposals_of(2), torch.ones(1, 2, 8), torch.tensor([2]), REACH).intervals_BA2
     ).all()
     assert torch.isfinite(changes_of(torch.zeros(2, 1, 8), torch.tensor([1, 1])).strength_BC).all()
 
@@ -104,9 +104,9 @@ def test_nothing_moves_without_reach_or_changes() -> None:
 def test_scores_follow_how_strong_the_changes_at_both_borders_are() -> None:
     values = shots([6, 3, 9, 4, 8])
     proposals, own = proposals_of(len(values)), torch.tensor([len(values)])
-    result = at_changes(proposals, torch.from_numpy(values)[None], own, replace(REACH, border_weight=0.4))
+    result = refine_boundaries(proposals, torch.from_numpy(values)[None], own, replace(REACH, border_weight=0.4))
     assert torch.equal(
-        result.intervals_BA2, at_changes(proposals, torch.from_numpy(values)[None], own, REACH).intervals_BA2
+        result.intervals_BA2, refine_boundaries(proposals, torch.from_numpy(values)[None], own, REACH).intervals_BA2
     )
     changes = changes_of(torch.from_numpy(values)[None], own)
     strength = dict(zip(changes.step_BC[0].tolist(), changes.strength_BC[0].tolist(), strict=True))

@@ -96,7 +96,7 @@ def test_company_changes_no_anchor_and_no_mask(captioner: Captioner, monkeypatch
 def test_limits_of_memory_change_nothing(captioner: Captioner) -> None:
     tracks = [random_track(steps, steps) for steps in (40, 13, 29, 40, 2)]
     loaded = replace(random_model(), model=captioner.model, config=captioner.config)
-    for limits in (GeneratorLimits(1, 1, 0), GeneratorLimits(64, 200, 500)):
+    for limits in (GeneratorLimits(1, 1), GeneratorLimits(64, 200)):
         narrow = Captioner(loaded, steps_at_once=30, limits=limits)
         for ours, theirs in zip(narrow.caption_many(tracks), captioner.caption_many(tracks), strict=True):
             same(ours, theirs)
@@ -201,9 +201,9 @@ def test_equal_windows_are_told_once_and_reported_each(monkeypatch: pytest.Monke
     captioner = Captioner(random_model({"mask": "discrete"}))
     track, spans = random_track(40), [(0.1, 4.0), (10.0, 12.0), (0.2, 3.9), (0.0, 4.0), (10.0, 12.1)]
     encoded: list[int] = []
-    encode = captioner.speaker.encode.__class__.__call__
+    encode = captioner.caption_generator.encode.__class__.__call__
     monkeypatch.setattr(
-        captioner.speaker.encode.__class__,
+        captioner.caption_generator.encode.__class__,
         "__call__",
         lambda self, shared, part: encoded.append(len(part.event_P)) or encode(self, shared, part),
     )
@@ -213,3 +213,21 @@ def test_equal_windows_are_told_once_and_reported_each(monkeypatch: pytest.Monke
     assert told[0].sentence == told[2].sentence == told[3].sentence
     for event, span in zip(told, spans, strict=True):
         assert event.sentence == captioner.caption_segments(track, [span])[0].sentence
+
+
+def test_reading_ahead_keeps_the_order(captioner: Captioner) -> None:
+    tracks = [random_track(steps, steps) for steps in (40, 13, 29, 40, 2)]
+    captioner.steps_at_once = 40
+    want = [video.sentences for video in captioner.captioned(tracks)]
+    captioner.ahead = True
+    assert [video.sentences for video in captioner.captioned(tracks)] == want
+
+
+def test_videos_before_a_broken_one_are_not_lost(captioner: Captioner) -> None:
+    captioner.steps_at_once, captioner.ahead = 1, True
+    broken = random_track(5)
+    broken.values[2, 1] = float("nan")
+    videos = captioner.captioned([random_track(40), random_track(13), broken])
+    assert len(next(videos).sentences) and len(next(videos).sentences)
+    with pytest.raises(InputError, match="NaN"):
+        next(videos)

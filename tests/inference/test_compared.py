@@ -27,7 +27,7 @@ def test_steps_are_compared_by_what_words_depend_on() -> None:
     assert similarity_space(expected, as_they_are)(features) is features
     assert similarity_space(None, loaded.config.inference)(features) is features
     meant = similarity_space(expected, loaded.config.inference)(features)
-    torch.testing.assert_close(meant.float(), (features - expected.usual_F) @ expected.directions_FR)
+    torch.testing.assert_close(meant.float(), (features - expected.mean_F) @ expected.directions_FR)
     alone = similarity_space(expected, loaded.config.inference)(features[1:, :4])
     torch.testing.assert_close(alone, meant[1:, :4], rtol=1e-12, atol=1e-12)
 
@@ -73,7 +73,7 @@ def test_contrast_is_of_what_words_depend_on(half: LoadedModel) -> None:
         made = Captioner(replace(half, config=half.config.with_values({"inference": settings})))
         found[by, weight] = {(event.start, event.end): event.score for event in made.caption(jumping(12, 26))}
     plain, words, features = found.values()
-    by_hand = made.finder.compared(torch.from_numpy(jumping(12, 26).values)[None])
+    by_hand = made.proposal_generator.similarity_space(torch.from_numpy(jumping(12, 26).values)[None])
     assert by_hand.shape[-1] == WIDTH  # the last of them goes by features
     meant = torch.from_numpy(jumping(12, 26).values)[None] @ half.word_prior.directions_FR  # type: ignore[union-attr]
     for span, score in words.items():

@@ -14,7 +14,7 @@ from densevid.inference.confidence import Calibration
 from densevid.inference.fitting.logistic import LogisticCurve
 from densevid.inference.long_video import LongVideoCaptioner
 from densevid.inference.nms import Selection
-from densevid.inference.rescoring import contrast_scores, weighed
+from densevid.inference.rescoring import contrast_scores, rescore_by_contrast
 from densevid.inference.summary import SummaryRules
 from helpers.random_models import random_model, random_track
 
@@ -66,7 +66,7 @@ def selection(scores: list[float], kept: list[bool]) -> Selection:
 def test_scores_are_multiplied_and_the_best_come_first() -> None:
     before = selection([0.9, 0.8, 0.7, 0.6], [True, True, True, False])
     features = torch.randn(1, 20, 4, generator=torch.Generator().manual_seed(0))
-    after = weighed(before, features, torch.tensor([20]), WINDOW, 0.5)
+    after = rescore_by_contrast(before, features, torch.tensor([20]), WINDOW, 0.5)
     assert after.kept_BK.tolist() == before.kept_BK.tolist()
     scores = after.score_BK[0, :3]
     assert (scores.diff() <= 0).all() and after.anchor_BK[0, 3] == 3
@@ -82,8 +82,8 @@ def test_scores_are_multiplied_and_the_best_come_first() -> None:
 
 def test_without_a_weight_or_without_events_nothing_changes() -> None:
     before, features = selection([0.9, 0.8], [True, True]), torch.randn(1, 20, 4)
-    assert weighed(before, features, torch.tensor([20]), WINDOW, 0.0) is before
-    nothing = weighed(selection([], []), features, torch.tensor([20]), WINDOW, 1.0)
+    assert rescore_by_contrast(before, features, torch.tensor([20]), WINDOW, 0.0) is before
+    nothing = rescore_by_contrast(selection([], []), features, torch.tensor([20]), WINDOW, 1.0)
     assert nothing.network_BK is not None and nothing.kept_BK.shape == (1, 0)
 
 

@@ -113,8 +113,9 @@ def test_where_nothing_is_proposed_the_dense_list_has_the_video_without_any_conf
 
 def test_where_nothing_is_sure_nothing_is_said(captioner: Captioner, monkeypatch: pytest.MonkeyPatch) -> None:
     spoken: list[int] = []
-    speak = captioner.speaker.__call__
-    monkeypatch.setattr(captioner, "speaker", lambda *given: spoken.append(len(given[1])) or speak(*given))
+    generator = captioner.caption_generator
+    caption = generator.caption_proposals
+    monkeypatch.setattr(generator, "caption_proposals", lambda *given: spoken.append(len(given[1])) or caption(*given))
     sceptic = LongVideoCaptioner(captioner, summary=replace(RULES, least_confidence=0.999), calibration=CALIBRATION)
     assert list(sceptic.tell([random_track(30), random_track(120), random_track(1)])) == [[], [], []]
     assert not any(spoken), "what is not in the summary is never captioned"

@@ -17,10 +17,11 @@ import torch
 
 from densevid.inference import nms as selection
 from densevid.inference.captioner import Captioner
-from densevid.inference.generator import GeneratorLimits
 from densevid.inference.nms import best
 from densevid.inference.proposals import event_masks
-from densevid.kernels.cuda_graphs import FlatSentences, Graphs
+from densevid.kernels.caption_generator import PackedCaptionGenerator, PackedLimits
+from densevid.kernels.cuda_graphs import GraphedDecoder, Graphs
+from densevid.kernels.proposal_generator import GraphedProposalGenerator
 from helpers.random_models import random_model, random_track
 
 TRACKS = [random_track(steps, steps) for steps in (40, 13, 29, 40, 2, 31)]
@@ -62,11 +63,13 @@ def tensors(result: Any) -> list[torch.Tensor]:
 
 def captioner(variant: tuple[dict[str, Any], dict[str, Any]], *, replays: bool) -> Captioner:
     """As on a GPU: flat, few looks, everything padded to sizes that are captured."""
-    made = Captioner(random_model(*variant), limits=GeneratorLimits(700, 4000, 20, 4, beams=True))
-    speaker, finder = made.speaker, made.finder
-    assert speaker.decoder is not None
-    speaker.graphs.enabled, finder.looks, finder.replays, made.ahead = replays, False, True, True
-    speaker.flat = FlatSentences(speaker.decoder, speaker.rules, speaker.graphs, 4000)
+    made = Captioner(random_model(*variant), limits=PackedLimits(700, 4000, 20, 4, packed_beams=True))
+    generator, proposals = made.caption_generator, made.proposal_generator
+    assert isinstance(generator, PackedCaptionGenerator) and isinstance(proposals, GraphedProposalGenerator)
+    assert generator.decoder is not None
+    generator.graphs.enabled, made.ahead = replays, True
+    proposals.allow_sync, proposals.replays = False, True
+    generator.graphed = GraphedDecoder(generator.decoder, generator.behavior, generator.graphs, 4000)
     return made
 
 
@@ -92,7 +95,7 @@ def test_replayed_is_launched(variant: Any) -> None:
                 assert ours.sentences == theirs.sentences
                 np.testing.assert_allclose(ours.reported_P2, theirs.reported_P2, atol=1e-5)
     straight = set() if replayed.config.model.mask == "discrete" else {"events"}
-    assert {kind for kind, _ in replayed.speaker.graphs.graphs} == {"words", "proposals"} | straight
+    assert {kind for kind, _ in replayed.caption_generator.graphs.graphs} == {"words", "proposals"} | straight
 
 
 @pytest.mark.parametrize("variant", [VARIANTS[0], VARIANTS[2], VARIANTS[4]], ids=str)
@@ -101,20 +104,20 @@ def test_one_video_is_told_as_among_others(variant: Any, monkeypatch: pytest.Mon
     told = list(Captioner(random_model(*variant)).captioned(TRACKS))
     want, anchors = [video.sentences for video in told], [video.anchor_P.tolist() for video in told]
     made, straight = captioner(variant, replays=True), list[bool]()
-    ask = made.one_video
+    single = made.caption_generator.single_video
 
-    def counted(*asked: Any) -> Any:
-        said = ask(*asked)
-        straight.append(said is not None)
-        return said
+    def counted(*given: Any) -> Any:
+        beams = single(*given)
+        straight.append(beams is not None)
+        return beams
 
-    made.one_video = counted  # type: ignore[assignment]
+    made.caption_generator.single_video = counted
     for _ in range(3):
         alone = [next(made.captioned([track])) for track in TRACKS]  # padded to sizes that are captured
         assert [video.sentences for video in alone] == want
         assert [video.anchor_P.tolist() for video in alone] == anchors
     assert any(straight)
-    monkeypatch.setattr("densevid.kernels.single_video.event_masks", lambda *asked: event_masks(*asked).round())
+    monkeypatch.setattr("densevid.kernels.caption_generator.event_masks", lambda *given: event_masks(*given).round())
     made = captioner(variant, replays=True)
     assert [next(made.captioned([track])).sentences for track in TRACKS] == want
 
@@ -123,8 +126,8 @@ def test_one_video_is_told_as_among_others(variant: Any, monkeypatch: pytest.Mon
 def test_a_selection_outlives_the_next_video() -> None:
     made = captioner(VARIANTS[0], replays=True)
     sent = [made.uploads([made.read(track)], 32) for track in (TRACKS[0], TRACKS[2]) * 2]
-    want = [made.finder._work(one).glance.selection for one in sent]
-    kept = [made.finder(one)[1] for one in sent]
+    want = [made.proposal_generator.generate(one).attempt.selection for one in sent]
+    kept = [made.proposal_generator(one)[1] for one in sent]
     for ours, theirs in zip(kept, want, strict=True):
         torch.testing.assert_close(ours.reported_BK2, theirs.reported_BK2)
 
@@ -136,7 +139,7 @@ def test_what_cannot_be_captured_is_launched(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(Graphs, "_captured", refused)
     graphs = Graphs(enabled=True)
     assert graphs("words", 1, lambda: 1) == 1
-    with pytest.warns(UserWarning, match="words are not replayed"):
+    with pytest.warns(UserWarning, match="cannot capture words"):
         assert graphs("words", 1, lambda: 2) == 2
     assert graphs("words", 1, lambda: 3) == 3 and graphs.failed == {"words"}
 
@@ -147,9 +150,9 @@ def test_a_glance_that_was_not_enough_is_followed_by_a_look(variant: Any, monkey
     monkeypatch.setattr(selection, "FIRST_CANDIDATES", 4)
     glancing = captioner((variant[0], variant[1]), replays=True)
     looked: list[int] = []
-    select = glancing.rules.__class__.select
+    select = glancing.behavior.__class__.select
     monkeypatch.setattr(
-        glancing.rules.__class__, "select", lambda self, *found: looked.append(1) or select(self, *found)
+        glancing.behavior.__class__, "select", lambda self, *found: looked.append(1) or select(self, *found)
     )
     for _ in range(3):
         assert [video.sentences for video in glancing.captioned(TRACKS)] == want

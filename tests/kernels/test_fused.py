@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import nn
 
-from densevid.inference.nms import walked
-from densevid.inference.search import likeliest_by_kernel
 from densevid.intervals import suppress
 from densevid.kernels.fused import AttentionTiling, Fused, TritonFused
-from densevid.kernels.word_state import FlatMemory, KeyValueCache
+from densevid.kernels.proposal_generator import triton_suppress
+from densevid.kernels.word_decoder import triton_most_likely
+from densevid.kernels.word_state import KeyValueCache, RaggedMemory
 from densevid.model.attention import ReleasedLayerNorm
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1" and find_spec("triton") is not None
@@ -57,36 +57,38 @@ def test_norm_is_written_where_it_is_wanted(norm: nn.Module) -> None:
     assert not place[:4].any() and not place[25:].any()
 
 
-READINGS = [None, AttentionTiling(32, 8, 2, 4), AttentionTiling(16, 4, 2, 1), AttentionTiling(16, 4, 2, 8)]
+TILINGS = [None, AttentionTiling(32, 8, 2, 4), AttentionTiling(16, 4, 2, 1), AttentionTiling(16, 4, 2, 8)]
 
 
-@pytest.mark.parametrize("reading", READINGS, ids=str)
+@pytest.mark.parametrize("tiling", TILINGS, ids=str)
 @pytest.mark.parametrize(("slots", "heads", "width"), [((80, 1, 33), 8, 64), ((5,), 3, 64), ((33, 40), 16, 48)])
-def test_attention_to_a_memory(slots: tuple[int, ...], heads: int, width: int, reading: AttentionTiling | None) -> None:
+def test_attention_to_a_memory(slots: tuple[int, ...], heads: int, width: int, tiling: AttentionTiling | None) -> None:
     slots_P = torch.tensor(slots, dtype=torch.int32, device=DEVICE)
     first_P = slots_P.cumsum(0, dtype=torch.int32) - slots_P + 2
     rows, log_count = normal(sum(slots) + 4, width, dtype=torch.float16), normal(sum(slots) + 4)
     for first, count in zip(first_P.tolist(), slots, strict=True):
         log_count[first + count // 2 + 1 : first + count] = -torch.inf
     query = (normal(heads, len(slots), width) / 8).half().transpose(0, 1)
-    ours = TritonFused(reading=reading).attended_flat(query, FlatMemory((rows,), log_count, first_P, slots_P), 0)
-    exact = FlatMemory((rows.float(),), log_count, first_P, slots_P)
-    torch.testing.assert_close(ours.float(), Fused().attended_flat(query.float(), exact, 0), atol=2e-2, rtol=2e-2)
+    ours = TritonFused(tiling=tiling).ragged_attention(query, RaggedMemory((rows,), log_count, first_P, slots_P), 0)
+    exact = RaggedMemory((rows.float(),), log_count, first_P, slots_P)
+    torch.testing.assert_close(ours.float(), Fused().ragged_attention(query.float(), exact, 0), atol=2e-2, rtol=2e-2)
 
 
 @pytest.mark.parametrize("width", [32, 12])
 def test_words_so_far(width: int) -> None:
     """Word after word, in caches that begin empty, and hold rubbish where nothing was said yet."""
     events, heads, room = 3, 2, 8
-    said_LL = torch.ones(room, room, dtype=torch.bool, device=DEVICE).tril()
+    causal_LL = torch.ones(room, room, dtype=torch.bool, device=DEVICE).tril()
     shape = (events, heads, room, width)
     ours, theirs = (
         KeyValueCache([normal(*shape)], [normal(*shape)], torch.zeros(1).long().to(DEVICE)) for _ in range(2)
     )
     for word in range(room):
         projected = normal(events, 3 * heads * width) * (word + 1)
-        seen = TritonFused().words_so_far(projected, ours, 0, 0.3, said_LL)
-        torch.testing.assert_close(seen, Fused().words_so_far(projected, theirs, 0, 0.3, said_LL), atol=1e-5, rtol=1e-5)
+        seen = TritonFused().causal_attention(projected, ours, 0, 0.3, causal_LL)
+        torch.testing.assert_close(
+            seen, Fused().causal_attention(projected, theirs, 0, 0.3, causal_LL), atol=1e-5, rtol=1e-5
+        )
         ours.position_1 += 1
         theirs.position_1 += 1
     torch.testing.assert_close(ours.keys, theirs.keys)
@@ -94,13 +96,13 @@ def test_words_so_far(width: int) -> None:
 
 
 @pytest.mark.parametrize("words", [5, 100, 5000])
-@pytest.mark.parametrize("never_said", [0, 3])
-def test_the_likeliest_word(words: int, never_said: int) -> None:
+@pytest.mark.parametrize("first", [0, 3])
+def test_the_likeliest_word(words: int, first: int) -> None:
     logits = normal(4, words) * 5
     logits[:, 0] += 30
     logits[1, -1] = logits[1, -2] = 40  # of equals the first
-    number, log = likeliest_by_kernel(logits, never_said)
-    logits[:, :never_said] = -torch.inf
+    number, log = triton_most_likely(logits, first)
+    logits[:, :first] = -torch.inf
     assert torch.equal(number.cpu(), logits.cpu().max(dim=1).indices)
     want = logits.log_softmax(dim=1).max(dim=1).values
     torch.testing.assert_close(log, want, atol=1e-5, rtol=1e-5)
@@ -110,4 +112,4 @@ def test_the_likeliest_word(words: int, never_said: int) -> None:
 @pytest.mark.parametrize("share", [0.02, 0.3])
 def test_suppression_in_one_walk(candidates: int, share: float) -> None:
     overlapping = torch.rand(2, candidates, candidates, generator=torch.Generator().manual_seed(1)).to(DEVICE) < share
-    assert torch.equal(walked(overlapping), suppress(overlapping))
+    assert torch.equal(triton_suppress(overlapping), suppress(overlapping))

@@ -121,14 +121,14 @@ class DeviceBatch:
 class DeviceUploader:
     """Sends batches to a device; videos are padded to a multiple of `multiple` steps, at most to the window."""
 
-    def __init__(self, rules: PaperBehavior, device: torch.device) -> None:
-        self.rules, self.device, self.window = rules, device, rules.config.model.window
+    def __init__(self, behavior: PaperBehavior, device: torch.device) -> None:
+        self.behavior, self.device, self.window = behavior, device, behavior.config.model.window
         self.queue = torch.cuda.Stream(device) if device.type == "cuda" else None
 
     def __call__(self, reads: list[ModelInput], multiple: int = 1) -> DeviceBatch:
         """All videos padded to the longest; call `arrived` before anything is computed."""
         steps = [len(read.values_TF) for read in reads]
-        read_steps = [self.rules.steps_read(count) for count in steps]
+        read_steps = [self.behavior.steps_read(count) for count in steps]
         longest = max(max(read_steps), min(-(-max(read_steps) // multiple) * multiple, self.window))
         half = all(read.values_TF.dtype == np.float16 for read in reads)
         shape = (len(reads), longest, reads[0].values_TF.shape[1])
@@ -136,7 +136,7 @@ class DeviceUploader:
         for row_TF, read in zip(features_BTF.numpy(), reads, strict=True):
             _copied(row_TF[: len(read.values_TF)], read, alone=len(reads) == 1)
             row_TF[len(read.values_TF) :] = 0
-        ends = [self.rules.end(count, read.clock.seconds_per_step) for count, read in zip(steps, reads, strict=True)]
+        ends = [self.behavior.end(count, read.clock.seconds_per_step) for count, read in zip(steps, reads, strict=True)]
         lengths_3B = torch.tensor([steps, read_steps, ends], dtype=torch.float64)
         if self.device.type == "mps":  # Apple's GPUs have no float64
             lengths_3B = lengths_3B.float()

@@ -38,13 +38,12 @@ from densevid.inference.batches import (
     split_by_video,
 )
 from densevid.inference.compat import behavior_of
-from densevid.inference.generator import CaptionGenerator, GeneratorLimits
+from densevid.inference.generator import GeneratorLimits, build_generators
 from densevid.inference.nms import Choose
-from densevid.inference.proposals import ProposalBatch, ProposalGenerator, event_masks
-from densevid.inference.reranking import EventFeatures, rerank
-from densevid.inference.search import Beams, Sentences
+from densevid.inference.proposals import ProposalBatch, event_masks
+from densevid.inference.reranking import EventFeatures, Sentences, rerank
+from densevid.inference.search import Beams
 from densevid.inference.stage_times import Stages
-from densevid.kernels.single_video import OneVideo
 from densevid.progress import ProgressCallback, no_progress
 from densevid.tracks import Clock, FeatureTrack
 
@@ -126,23 +125,21 @@ class Captioner:
         limits: GeneratorLimits | None = None,
     ) -> None:
         self.config = loaded.config
-        self.rules = behavior_of(loaded.config)
+        self.behavior = behavior_of(loaded.config)
         self.vocabulary = loaded.vocabulary
-        self.texts = self.rules.texts(loaded.vocabulary)
+        self.detokenize = self.behavior.detokenizer(loaded.vocabulary)
         self.device = torch.device(device)
         self.model = loaded.model.to(self.device).eval()
         self.precision = precision or default_precision(self.device)
         self.ahead = self.device.type == "cuda"
         self.steps_at_once = steps_at_once
         half = self.precision != "float32"
-        speaking = deepcopy(self.model).to(getattr(torch, self.precision)) if half else self.model
-        self.speaker = CaptionGenerator(speaking, self.rules, limits or GeneratorLimits.of(self.device))
-        self.uploads = DeviceUploader(self.rules, self.device)
-        self.expected, self.actionness = loaded.expected_on(self.device), loaded.actionness
-        self.finder = ProposalGenerator(
-            self.model, self.rules, self.speaker.graphs, folded=half, expected=self.expected
+        caption_model = deepcopy(self.model).to(getattr(torch, self.precision)) if half else self.model
+        self.uploads = DeviceUploader(self.behavior, self.device)
+        self.word_prior, self.actionness = loaded.word_prior_on(self.device), loaded.actionness
+        self.proposal_generator, self.caption_generator = build_generators(
+            self.model, caption_model, self.behavior, limits, self.word_prior
         )
-        self.one_video = OneVideo(self.finder, self.speaker)
         self.listen(Stages())
 
     @classmethod
@@ -154,7 +151,7 @@ class Captioner:
 
     def listen(self, stages: Stages) -> None:
         """Tell `stages` when each stage begins and ends."""
-        self.stages = self.finder.stages = self.speaker.stages = stages
+        self.stages = self.proposal_generator.stages = self.caption_generator.stages = stages
 
     def caption(self, track: FeatureTrack | ModelInput, *, choose: Choose | None = None) -> list[Event]:
         """Find the events of a video and say what happens in each, in the order of selection."""
@@ -239,15 +236,15 @@ class Captioner:
     ) -> _Spoken:
         """Have a batch encoded, proposed, selected and spoken of, without waiting for the end of it."""
         with self.stages("upload"):
-            uploaded = self.uploads(reads, self.finder.multiple(len(reads)))
+            uploaded = self.uploads(reads, self.proposal_generator.padding_multiple(len(reads)))
         with float32_products(exact=self.precision == "float32"):
-            found, selection = self.finder(self.uploads.arrived(uploaded))
+            found, selection = self.proposal_generator(self.uploads.arrived(uploaded))
             with self.stages("choose"):
                 selection = selection if choose is None else choose(selection)
                 rows = selection.kept_BK.nonzero(as_tuple=True)
                 events = (selection.anchor_BK[rows], selection.score_BK[rows], selection.reported_BK2[rows])
             masks = cache(lambda: self._masks(found, rows[0], events[0]))
-            beams = self.one_video(found, events[0]) or self.speaker(found.video, masks(), rows[0], on_progress)
+            beams = self.caption_generator.caption_proposals(found, rows[0], events[0], masks, on_progress)
             said = self._chosen(beams, uploaded, rows[0], masks)
         columns = (rows[0], *events, said.words_PL, said.log_probability_P)
         with self.stages("download"):
@@ -260,7 +257,7 @@ class Captioner:
     def _chosen(self, beams: Beams, uploaded: DeviceBatch, video_P: Tensor, masks: Callable[[], Tensor]) -> Sentences:
         with self.stages("words"):
             seen = lambda: EventFeatures(uploaded.features_BTF, uploaded.lengths.steps_B, masks(), video_P)  # noqa: E731
-            return rerank(self.expected, beams, self.config.inference, seen)
+            return rerank(self.word_prior, beams, self.config.inference, seen)
 
     def _dealt(self, spoken: _Spoken) -> list[CaptionedVideo]:
         """Each video its own, with sentences."""
@@ -269,13 +266,15 @@ class Captioner:
         with self.stages("text"):
             video_P, anchor_P, score_P, reported_P2, words_PL, log_P = spoken.columns
             require_numbers(log_P, self.precision)
-            return split_by_video(spoken.clocks, video_P, (anchor_P, score_P, reported_P2), self.texts(words_PL), log_P)
+            return split_by_video(
+                spoken.clocks, video_P, (anchor_P, score_P, reported_P2), self.detokenize(words_PL), log_P
+            )
 
     @torch.inference_mode()
     def _segments(self, reads: list[ModelInput], segments: list[Segments]) -> list[list[Event]]:
         uploaded = self.uploads(reads)
         with float32_products(exact=self.precision == "float32"):
-            video = self.finder.encode(self.uploads.arrived(uploaded))
+            video = self.proposal_generator.encode(self.uploads.arrived(uploaded))
             counts = torch.tensor([len(spans) for spans in segments], device=self.device)
             video_P = torch.arange(len(reads), device=self.device).repeat_interleave(counts)
             in_steps = [
@@ -285,9 +284,9 @@ class Captioner:
             steps_P2 = torch.from_numpy(np.concatenate(in_steps)).float().to(self.device)
             steps = video.embedded_BTD.shape[1]
             mask_PT = self.model.segment_mask(steps_P2, steps, uploaded.lengths.steps_B[video_P].float())
-            said = self._chosen(self.speaker(video, mask_PT, video_P), uploaded, video_P, lambda: mask_PT)
+            said = self._chosen(self.caption_generator(video, mask_PT, video_P), uploaded, video_P, lambda: mask_PT)
         require_numbers(said.log_probability_P, self.precision)
-        texts = iter(self.texts(said.words_PL.cpu()))
+        texts = iter(self.detokenize(said.words_PL.cpu()))
         return [[Event(start, end, next(texts)) for start, end in spans] for spans in segments]
 
 

@@ -1,11 +1,6 @@
-"""Word numbers of many events become sentences: the text of `Vocabulary.decode`, for a whole batch at a time.
+"""Behavior: where using a model differs between the paper and the release. What is read, selected and generated.
 
-Every word is a piece of text with its space before it, but for clitics, which join the word before them; a sentence is
-its pieces in a row.
-
-Where using a model differs between the paper and the release: what is read, which proposals stay, what is said.
-
-`Captioner` asks one of these objects and knows nothing of the difference itself.
+`Captioner` holds one `PaperBehavior` or `ReleasedBehavior`, by `model.compat`, and knows nothing of the difference.
 """
 
 from __future__ import annotations
@@ -20,12 +15,12 @@ from torch import Tensor
 from densevid.config import Config
 from densevid.data.vocabulary import CLITICS, EOS, PAD, SPECIAL_TOKENS, Vocabulary
 from densevid.inference.nms import Lengths, Selection, SelectionAttempt, released_end, select, select_released
-from densevid.inference.search import Beams, State, WordStepper, beams, greedy_released, plain_greedy
+from densevid.inference.search import Beams, State, WordStepper, greedy_released, is_greedy, search
 from densevid.model.proposal_decoder import Proposals
 
 
 class Detokenizer:
-    """Writes the words of one vocabulary."""
+    """The text of `Vocabulary.decode` for a whole batch: every word with the space before it, but for clitics."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.vocabulary = vocabulary
@@ -36,8 +31,8 @@ class Detokenizer:
     def __call__(self, words_PL: Tensor) -> list[str]:
         """The sentence of every row, up to its first `<eos>`."""
         words = words_PL.numpy()
-        said = np.where((words == EOS).cumsum(axis=1) > 0, PAD, words)
-        texts = ["".join(pieces) for pieces in self.piece_V[said].tolist()]
+        ended = np.where((words == EOS).cumsum(axis=1) > 0, PAD, words)
+        texts = ["".join(pieces) for pieces in self.piece_V[ended].tolist()]
         return [self._tidied(text, words[row]) for row, text in enumerate(texts)]
 
     def _tidied(self, text: str, words_L: npt.NDArray[np.int64]) -> str:
@@ -47,7 +42,7 @@ class Detokenizer:
 
 @dataclass(frozen=True)
 class PaperBehavior:
-    """A video is read as long as it is, intervals end where it ends, and a sentence ends with `<eos>`."""
+    """The paper: a video is read as long as it is, intervals end where it ends, a sentence ends with `<eos>`."""
 
     config: Config
 
@@ -71,18 +66,18 @@ class PaperBehavior:
 
     def select(self, proposals: Proposals, lengths: Lengths) -> Selection:
         """The proposals of every video that are captioned."""
-        return self.glance(proposals, lengths, looks=True).selection
+        return self.attempt(proposals, lengths, allow_sync=True).selection
 
-    def glance(self, proposals: Proposals, lengths: Lengths, *, looks: bool = False) -> SelectionAttempt:
-        """The same from the best candidates alone, and whether they were enough, without waiting for the device."""
-        return select(proposals, lengths, self.config.inference, looks=looks)
+    def attempt(self, proposals: Proposals, lengths: Lengths, *, allow_sync: bool = False) -> SelectionAttempt:
+        """The same; without `allow_sync` from the best candidates alone, and whether they were enough."""
+        return select(proposals, lengths, self.config.inference, allow_sync=allow_sync)
 
-    def say(self, speaker: WordStepper, state: State, events: int, *, looks: bool = True) -> Beams:
-        """What might be said about each event: greedily, or by beam search where the settings ask for more."""
-        return beams(speaker, state, events, self.config.inference, looks=looks)
+    def generate(self, stepper: WordStepper, state: State, events: int, *, allow_sync: bool = True) -> Beams:
+        """Generate the candidate sentences of each event, by the method of the settings."""
+        return search(stepper, state, events, self.config.inference, allow_sync=allow_sync)
 
-    def texts(self, vocabulary: Vocabulary) -> Callable[[Tensor], list[str]]:
-        """What writes the words of many events, P x L on the host."""
+    def detokenizer(self, vocabulary: Vocabulary) -> Callable[[Tensor], list[str]]:
+        """What turns the words of many events, P x L on the host, into text."""
         return Detokenizer(vocabulary)
 
 
@@ -92,7 +87,7 @@ class ReleasedBehavior(PaperBehavior):
 
     @property
     def reads_all(self) -> bool:
-        """Not unless it is asked for."""
+        """Only with `inference.read = "all"`."""
         return self.config.inference.read == "all"
 
     def steps_read(self, steps: int) -> int:
@@ -105,26 +100,26 @@ class ReleasedBehavior(PaperBehavior):
 
     @property
     def mask_floor(self) -> float:
-        """The release's mask is a raw logit, which says nothing when it is small: only zeros are none."""
+        """The release's mask is a raw logit, of which small values mean nothing: only zeros are left out."""
         return 0.0
 
-    def glance(self, proposals: Proposals, lengths: Lengths, *, looks: bool = False) -> SelectionAttempt:
+    def attempt(self, proposals: Proposals, lengths: Lengths, *, allow_sync: bool = False) -> SelectionAttempt:
         """The release's selection."""
-        return select_released(proposals, lengths, self.config.inference, looks=looks)
+        return select_released(proposals, lengths, self.config.inference, allow_sync=allow_sync)
 
-    def say(self, speaker: WordStepper, state: State, events: int, *, looks: bool = True) -> Beams:
+    def generate(self, stepper: WordStepper, state: State, events: int, *, allow_sync: bool = True) -> Beams:
         """Always `max_words` words; a beam, which the release has not, is the paper's."""
-        if not plain_greedy(self.config.inference):
-            return super().say(speaker, state, events, looks=looks)
-        return greedy_released(speaker, state, events, self.config.inference.max_words)
+        if not is_greedy(self.config.inference):
+            return super().generate(stepper, state, events, allow_sync=allow_sync)
+        return greedy_released(stepper, state, events, self.config.inference.max_words)
 
-    def texts(self, vocabulary: Vocabulary) -> Callable[[Tensor], list[str]]:
+    def detokenizer(self, vocabulary: Vocabulary) -> Callable[[Tensor], list[str]]:
         """All words, tidied as text."""
-        if not plain_greedy(self.config.inference):
-            return super().texts(vocabulary)
+        if not is_greedy(self.config.inference):
+            return super().detokenizer(vocabulary)
         return lambda words_PL: [vocabulary.decode_released(words) for words in words_PL.tolist()]
 
 
 def behavior_of(config: Config) -> PaperBehavior:
-    """The rules that `model.compat` names."""
+    """The behavior that `model.compat` names."""
     return ReleasedBehavior(config) if config.model.compat == "released" else PaperBehavior(config)

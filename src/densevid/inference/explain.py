@@ -29,7 +29,7 @@ from densevid.inference.explain_window import (
     windows_read,
 )
 from densevid.inference.reranking import EventFeatures, rerank
-from densevid.inference.search import beams
+from densevid.inference.search import search
 from densevid.inference.windows import Windows
 from densevid.model.attention import MultiHeadAttention
 from densevid.model.caption_decoder import SelfAttentionDecoder
@@ -131,10 +131,10 @@ def _words_and_attention(
     loaded, model = window.loaded, window.loaded.model
     row_P = torch.zeros(len(mask_PT), dtype=torch.long, device=mask_PT.device)
     video, inference = window.video.select(row_P), loaded.config.inference
-    found = beams(model, model.begin_caption(video, mask_PT), len(mask_PT), inference)
+    found = search(model, model.begin_caption(video, mask_PT), len(mask_PT), inference)
     own_1 = torch.tensor([len(window.part)], device=mask_PT.device)
     events = EventFeatures(window.features_1TF, own_1, mask_PT, row_P)
-    told = rerank(loaded.expected_on(mask_PT.device), found, inference, lambda: events)
+    told = rerank(loaded.word_prior_on(mask_PT.device), found, inference, lambda: events)
     said = [_said(loaded, words, found) for words, found in zip(told.words_PL.tolist(), sought, strict=True)]
     longest = 1 + max(map(len, said))
     words_PW = torch.tensor([words + [EOS] * (longest - len(words)) for words in said], device=mask_PT.device)

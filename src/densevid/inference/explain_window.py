@@ -20,7 +20,7 @@ from densevid.errors import InputError
 from densevid.events import Event
 from densevid.inference.compat import behavior_of
 from densevid.inference.nms import SHORTEST, WHOLE_VIDEO, Lengths
-from densevid.inference.rescoring import at_changes, similarity_space
+from densevid.inference.rescoring import refine_boundaries, similarity_space
 from densevid.inference.windows import Windows, cut
 from densevid.intervals import suppress, temporal_iou
 from densevid.model.event_mask import EventMask
@@ -168,8 +168,8 @@ class ReadWindow:
         features_1TF = torch.from_numpy(values)[None].to(model.device)
         valid_1T = torch.ones(features_1TF.shape[:2], dtype=torch.bool, device=model.device)
         video, own_1 = model.encode(features_1TF, valid_1T), torch.tensor([steps], device=model.device)
-        compared_1TC = similarity_space(loaded.expected_on(model.device), config.inference)(features_1TF)
-        proposals = at_changes(model.propose(video), compared_1TC, own_1, config.inference)
+        compared_1TC = similarity_space(loaded.word_prior_on(model.device), config.inference)(features_1TF)
+        proposals = refine_boundaries(model.propose(video), compared_1TC, own_1, config.inference)
         return cls(loaded, only, part, float(track.seconds(first)), features_1TF, video, proposals)
 
     @property

@@ -1,158 +1,147 @@
-"""Masks of many events of many videos become sentences: pack, encode, say, a bounded number of steps at a time."""
+"""Caption generation: events, given by their masks, become sentences; the second half of captioning.
+
+Every event is encoded under its mask and captioned by the model's own decoder, in chunks that bound memory.
+`densevid.kernels` registers faster forms (`FAST_GENERATORS`): they encode only the steps that a mask lets through and,
+on a GPU, replay the work as CUDA graphs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
+from densevid.fast_forms import FastForm
 from densevid.inference.compat import PaperBehavior
-from densevid.inference.search import Beams, plain_greedy
+from densevid.inference.proposals import ProposalBatch, ProposalGenerator
+from densevid.inference.search import Beams
 from densevid.inference.stage_times import Stages
-from densevid.kernels.cuda_graphs import FlatSentences, Graphs
-from densevid.kernels.fused import KERNELS, Attention, Kernel, fits_flat, fused_for
-from densevid.kernels.packed_encoder import EventEncoder, RecurrentEventEncoder, SharedSteps
-from densevid.kernels.packed_events import PackedEvents, Packing, distinct_windows, pack
-from densevid.kernels.word_decoder import WordDecoder
-from densevid.model.caption_decoder import SelfAttentionDecoder
 from densevid.model.masked_transformer import EncodedVideo, MaskedTransformer
-from densevid.model.video_encoder import Memory
+from densevid.model.priors import WordPrior
 from densevid.progress import ProgressCallback, no_progress
 
 LARGE_MEMORY = 40e9  # bytes; memories of 2^20 steps take four of them in the paper's configuration
-ENCODING = 0.9  # its share of the time that sentences take on a CPU, about
-SENTENCES_SPOKEN = 4096  # at most so many together: beyond that a word costs no less each
 
 
 @dataclass(frozen=True)
 class GeneratorLimits:
-    """What bounds memory, in steps: of events encoded together, and of events spoken of together.
+    """What bounds memory: the steps of events that are encoded together, and of events that are captioned together."""
 
-    `allowance` is how many empty steps never matter, `aligned` what packed lengths are a multiple of. On a GPU
-    `captured` replays words, and the proposing of few videos; `kernels` are the steps between products that are our
-    own; `attention` is whose attention the encoder uses. `beams` lets the word decoder say beams, too: it pays where
-    all sentences of an event can read one memory, as our kernel does.
-    """
-
-    encoded: int
-    spoken: int
-    allowance: int = 0
-    aligned: int = 1
-    captured: bool = True
-    kernels: tuple[Kernel, ...] = KERNELS
-    attention: Attention = "usual"
-    beams: bool = False
+    encoded_steps: int
+    decoded_steps: int
 
     @classmethod
     def of(cls, device: torch.device) -> GeneratorLimits:
         """What suits a device: large batches for a GPU, cache-sized ones for a CPU."""
         if device.type != "cuda":
-            return cls(1 << 12, 1 << 16, 1 << 6)
+            return cls(1 << 12, 1 << 16)
         large = torch.cuda.get_device_properties(device).total_memory > LARGE_MEMORY
-        sizes = (1 << 17, 1 << 20, 1 << 13, 16) if large else (1 << 15, 1 << 18, 1 << 12, 16)
-        return cls(*sizes, beams=True)
-
-
-@dataclass
-class _Share:
-    """How much of all slots is encoded; the words of the last are still to be said then."""
-
-    slots: int
-    on_progress: ProgressCallback
-    done: int = 0
-
-    def add(self, part: PackedEvents, memory: Memory) -> Memory:
-        self.done += part.mask_PS.numel()
-        self.on_progress("sentences", ENCODING * self.done / self.slots)
-        return memory
+        return cls(1 << 17, 1 << 20) if large else cls(1 << 15, 1 << 18)
 
 
 class CaptionGenerator:
-    """Says what happens in events, with one model and its rules."""
+    """Generates the captions of events with the encoder and the decoder of a model as they are.
 
-    def __init__(self, model: MaskedTransformer, rules: PaperBehavior, limits: GeneratorLimits) -> None:
-        self.model, self.rules, self.limits = model, rules, limits
+    Args:
+        model: The network, in the precision that captions are computed in.
+        behavior: How the paper or the release generates.
+        limits: What bounds memory.
+    """
+
+    def __init__(self, model: MaskedTransformer, behavior: PaperBehavior, limits: GeneratorLimits) -> None:
+        self.model, self.behavior, self.limits = model, behavior, limits
         self.dtype = model.caption_decoder.words.weight.dtype
         self.stages = Stages()
-        self.packing = Packing(limits.encoded, limits.allowance, limits.aligned, rules.mask_floor)
-        fused = fused_for(model.device, limits.kernels, limits.attention)
-        self.encode: EventEncoder | RecurrentEventEncoder
-        self.encode = EventEncoder(model, fused) if model.encodes_again else RecurrentEventEncoder(self.dtype)
-        inference, network = rules.config.inference, rules.config.model
-        self.graphs = Graphs(enabled=limits.captured and model.device.type == "cuda")
-        self.decoder: WordDecoder | None = None
-        self.flat: FlatSentences | None = None
-        greedy = plain_greedy(inference)
-        if (greedy or limits.beams) and isinstance(model.caption_decoder, SelfAttentionDecoder):
-            rests = greedy and network.compat == "paper"  # a beam's sentences change places
-            self.decoder = WordDecoder(model.caption_decoder, inference.max_words, fused, rests=rests)
-            if fused.flat and fits_flat(network.heads, network.width, self.dtype):
-                self.flat = FlatSentences(self.decoder, rules, self.graphs, limits.spoken)
+
+    def caption_proposals(
+        self,
+        found: ProposalBatch,
+        video_P: Tensor,
+        anchor_P: Tensor,
+        masks: Callable[[], Tensor],
+        on_progress: ProgressCallback = no_progress,
+    ) -> Beams:
+        """Caption selected proposals.
+
+        Args:
+            found: What `ProposalGenerator` made of their videos.
+            video_P: The row of each event's video, in order.
+            anchor_P: The anchor of each event.
+            masks: Gives their event masks, P x T; a faster form may do without.
+            on_progress: Receives the share that is done.
+
+        Returns:
+            The candidate sentences of every event.
+        """
+        return self(found.video, masks(), video_P, on_progress)
 
     def __call__(
         self, video: EncodedVideo, mask_PT: Tensor, video_P: Tensor, on_progress: ProgressCallback = no_progress
     ) -> Beams:
-        """What might be said of every event, given by its mask and the row of its video."""
-        events = len(mask_PT)
-        told = Beams.room(events, self.rules.config.inference, mask_PT.device)
-        if not events:
-            return told
-        if self.rules.config.model.mask == "discrete":
-            one_Q, number_P = distinct_windows(mask_PT, video_P)
-            if len(one_Q) < events:
-                return self(video, mask_PT[one_Q], video_P[one_Q], on_progress).rows(number_P)
-        with self.stages("pack"):
-            shared = self.encode.share(video)
-            valid_PT = video.memory.valid_BT[video_P]
-            packed = pack(mask_PT * valid_PT, video_P, valid_PT.sum(dim=1), self.packing)
-        encoded = _Share(sum(part.mask_PS.numel() for part in packed), on_progress)
-        for group in self._spoken_together(packed):
-            event_P = torch.cat([part.event_P for part in group])
-            if self.flat is None:
-                said = self._told(shared, group, encoded)
-            else:
-                said = self._told_flat(self.flat, shared, group)
-            told.put(event_P, said)
-        return told
+        """Caption events.
 
-    def _told(self, shared: SharedSteps, group: list[PackedEvents], encoded: _Share) -> Beams:
-        """Encode the events, then say what happens in them."""
-        with self.stages("events"):
-            memories = [encoded.add(part, self.encode(shared, part)) for part in group]
-        with self.stages("words"):
-            events = sum(len(memory.valid_BT) for memory in memories)
-            if self.decoder is not None:
-                return self.rules.say(self.decoder, self.decoder.begin(memories), events)
-            (memory,) = memories
-            return self.rules.say(self.model, self.model.caption_decoder.begin(memory), events)
+        Args:
+            video: The videos, encoded together.
+            mask_PT: The mask of each event.
+            video_P: The row of each event's video, in order.
+            on_progress: Receives the share that is done.
 
-    def _told_flat(self, flat: FlatSentences, shared: SharedSteps, group: list[PackedEvents]) -> Beams:
-        """The same where the encoder writes straight to the place that the words are said from."""
-        sizes = [(part.row_PS.shape[0], part.row_PS.shape[1]) for part in group]
-        events, first = sum(count for count, _ in sizes), 0
-        with self.stages("events"):
-            memory = flat.memory(events, sum(count * slots for count, slots in sizes))
-            memory.tell(sizes)
-            for part, (count, slots) in zip(group, sizes, strict=True):
-                layers, log_count_PS = memory.group(first, count, slots)
-                self.encode(shared, part, layers)
-                log_count_PS.copy_(part.log_count_PS) if part.log_count_PS is not None else log_count_PS.zero_()
-                first += count * slots
-        with self.stages("words"):
-            return flat(memory, events)
+        Returns:
+            The candidate sentences of every event.
+        """
+        events, steps = mask_PT.shape
+        beams = Beams.empty(events, self.behavior.config.inference, mask_PT.device)
+        kept_PT = video.memory.valid_BT[video_P] & (mask_PT.abs() > self.behavior.mask_floor)
+        mask_PT = torch.where(kept_PT, mask_PT, 0).to(self.dtype)
+        video = self._in_own_precision(video)
+        together = max(1, min(self.limits.encoded_steps, self.limits.decoded_steps) // max(1, steps))
+        for event_P in torch.arange(events, device=mask_PT.device).split(together):
+            if not len(event_P):
+                break
+            with self.stages("events"):
+                state = self.model.begin_caption(video.select(video_P[event_P]), mask_PT[event_P])
+            with self.stages("words"):
+                beams.put(event_P, self.behavior.generate(self.model, state, len(event_P)))
+            on_progress("sentences", (int(event_P[-1]) + 1) / events)
+        return beams
 
-    def _spoken_together(self, packed: list[PackedEvents]) -> Iterator[list[PackedEvents]]:
-        """As many as the memory holds: a word costs the decoder's weights once, however many events share it."""
-        group: list[PackedEvents] = []
-        events = slots = 0
-        most = max(1, SENTENCES_SPOKEN // self.rules.config.inference.beam)
-        for part in packed:
-            events, slots = events + len(part.mask_PS), slots + part.mask_PS.numel()
-            if group and (slots > self.limits.spoken or events > most or self.decoder is None):
-                yield group
-                group, events, slots = [], len(part.mask_PS), part.mask_PS.numel()
-            group.append(part)
-        if group:
-            yield group
+    def _in_own_precision(self, video: EncodedVideo) -> EncodedVideo:
+        layers = tuple(layer.to(self.dtype) for layer in video.memory.layers)
+        return replace(
+            video, embedded_BTD=video.embedded_BTD.to(self.dtype), memory=replace(video.memory, layers=layers)
+        )
+
+
+# (model, model in the precision of captions, behavior, limits, word prior) -> the two stages
+BuildGenerators = Callable[
+    [MaskedTransformer, MaskedTransformer, PaperBehavior, "GeneratorLimits | None", "WordPrior | None"],
+    tuple[ProposalGenerator, CaptionGenerator],
+]
+FAST_GENERATORS: FastForm[BuildGenerators] = FastForm()
+
+
+def build_generators(
+    model: MaskedTransformer,
+    caption_model: MaskedTransformer,
+    behavior: PaperBehavior,
+    limits: GeneratorLimits | None = None,
+    word_prior: WordPrior | None = None,
+) -> tuple[ProposalGenerator, CaptionGenerator]:
+    """The two stages of captioning: in their fast forms where these are registered, else plain.
+
+    Args:
+        model: The network in float32, which proposes.
+        caption_model: The same network in the precision that captions are computed in; or `model` itself.
+        behavior: How the paper or the release selects and generates.
+        limits: What bounds memory; by default what suits the device.
+        word_prior: The model's word prior.
+
+    Returns:
+        What generates proposals, and what generates their captions.
+    """
+    if (build := FAST_GENERATORS.find()) is not None:
+        return build(model, caption_model, behavior, limits, word_prior)
+    proposals = ProposalGenerator(model, behavior, word_prior=word_prior)
+    return proposals, CaptionGenerator(caption_model, behavior, limits or GeneratorLimits.of(model.device))

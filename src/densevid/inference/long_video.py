@@ -47,7 +47,7 @@ class LongVideoCaptioner:
     ) -> None:
         self.captioner, self.summary, self.calibration, self.on_progress = captioner, summary, calibration, on_progress
         self.window = captioner.config.model.window
-        self.reads_all = captioner.rules.reads_all
+        self.reads_all = captioner.behavior.reads_all
 
     def tell(self, tracks: Iterable[Track]) -> Iterator[list[Event]]:
         """The events of every video, in the order of the videos; short ones share batches."""

@@ -1,11 +1,11 @@
-"""Proposals of many videos become the few that are captioned: threshold, drop, suppress, count; whole tensors.
+"""Non-maximum suppression: the proposals of many videos become the few that are captioned.
 
 The paper: proposals scored over the threshold, those that overlap a better one by 90% or more removed, at least 50
 and at most 500 left. The release takes the best max(count over threshold, 200), drops what reaches outside the
-video, and compares each candidate's real interval with the rounded windows of those kept.
+video, and compares each candidate's interval with the rounded windows of those kept.
 
-Candidates stand in order of score, B x C; suppression looks at the best few hundred of all videos together and at more
-only while some video has not got its share.
+Candidates stand in order of score, B x C. Suppression compares the best few hundred of all videos at once, and twice
+as many again only while some video has too few events left.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from densevid.config import InferenceConfig
+from densevid.fast_forms import FastForm
 from densevid.intervals import suppress, temporal_iou
-from densevid.kernels.fused import has_triton
 from densevid.model.anchors import anchor_intervals
 from densevid.model.event_mask import rounded_windows
 from densevid.model.proposal_decoder import Proposals
 
 SHORTEST = 1e-3
 FIRST_CANDIDATES = 512
-MOST_WALKED = 4096  # candidates of a video that one program decides about
 PAIRS_AT_ONCE = 1 << 26  # of candidates whose overlap is in memory together
 WHOLE_VIDEO = -1  # the anchor of an event that no anchor proposed
+FAST_SUPPRESS: FastForm[Callable[[Tensor], Tensor]] = FastForm()  # `intervals.suppress` on a GPU
 
 
 @dataclass(frozen=True)
@@ -53,10 +53,10 @@ class Lengths:
 class Selection:
     """The chosen anchors of every video, best first, with their score and the interval to report, in steps.
 
-    As `ProposalGenerator` hands it out, anchors are numbers of each video's own grid, in whatever batch it was.
-    Videos have different numbers of them: only where `kept_BK` is true does a place count. Whoever chooses among the
-    events of a selection clears places of `kept_BK`, on the device, for all videos together. Where more than the
-    network has a say in the score (`contrast.py`), `network_BK` is what the network said.
+    `ProposalGenerator` numbers anchors in the grid of each video by itself, whatever the other videos of its batch.
+    Videos have different numbers of events: only places where `kept_BK` is true count. To choose among the events of a
+    selection, clear places of `kept_BK`, on the device, for all videos together. Where scores were rescored
+    (`rescoring.rescore_by_contrast`), `network_BK` holds the network's own.
     """
 
     anchor_BK: Tensor
@@ -67,12 +67,12 @@ class Selection:
 
     @property
     def of_network(self) -> Tensor:
-        """What the network said of each, whoever else has a say in its score."""
+        """The network's own scores, before rescoring."""
         return self.score_BK if self.network_BK is None else self.network_BK
 
     @property
     def columns(self) -> tuple[Tensor, ...]:
-        """All that it holds, in the order in which it is made of it."""
+        """Its tensors, in the order of its fields."""
         columns = (self.anchor_BK, self.score_BK, self.reported_BK2, self.kept_BK)
         return columns if self.network_BK is None else (*columns, self.network_BK)
 
@@ -109,7 +109,7 @@ Choose = Callable[[Selection], Selection]
 
 @dataclass(frozen=True)
 class SelectionAttempt:
-    """A selection made without waiting for the device, right where `enough_1`: else more candidates must be seen."""
+    """A selection made without waiting for the device; final only if `enough_1`, else it takes more candidates."""
 
     selection: Selection
     enough_1: Tensor
@@ -120,10 +120,12 @@ def best(selection: Selection, count: int) -> Selection:
     return replace(selection, kept_BK=selection.kept_BK & (selection.kept_BK.cumsum(dim=1) <= count))
 
 
-def select(proposals: Proposals, lengths: Lengths, config: InferenceConfig, *, looks: bool = True) -> SelectionAttempt:
+def select(
+    proposals: Proposals, lengths: Lengths, config: InferenceConfig, *, allow_sync: bool = True
+) -> SelectionAttempt:
     """The paper's selection; intervals are cut to their video, and anchors that reach beyond it take no part.
 
-    With `looks = False` the host asks nothing of the device, and places beyond those in use are not cut off.
+    With `allow_sync = False` the host reads nothing from the device, and unused places are not cut off.
     """
     steps_B1 = lengths.to(proposals.offsets_BA2.dtype).steps_B[:, None]
     clipped_BA2 = torch.minimum(proposals.intervals_BA2.clamp(min=0), steps_B1[..., None])
@@ -145,8 +147,8 @@ def select(proposals: Proposals, lengths: Lengths, config: InferenceConfig, *, l
         return chosen_BC, through_B1 | (have_B1 >= config.max_proposals) | (considered >= usable_B1)
 
     first = max(FIRST_CANDIDATES, 4 * config.min_proposals)
-    chosen_BC, enough_1 = _settled(settle, score_BA.shape[1], first, looks=looks)
-    place_BK, kept_BK = _first(chosen_BC, config.max_proposals, looks=looks)
+    chosen_BC, enough_1 = _settled(settle, score_BA.shape[1], first, allow_sync=allow_sync)
+    place_BK, kept_BK = _first(chosen_BC, config.max_proposals, allow_sync=allow_sync)
     anchor_BK = ranked.indices.gather(1, place_BK)
     selection = Selection(anchor_BK, ranked.values.gather(1, place_BK), _taken(clipped_BA2, anchor_BK), kept_BK)
     return SelectionAttempt(selection, enough_1)
@@ -158,7 +160,7 @@ def released_end(steps: int, seconds_per_step: float) -> float:
 
 
 def select_released(
-    proposals: Proposals, lengths: Lengths, config: InferenceConfig, *, looks: bool = True
+    proposals: Proposals, lengths: Lengths, config: InferenceConfig, *, allow_sync: bool = True
 ) -> SelectionAttempt:
     """The release's selection; `lengths.end_B` holds the mixed-up units of `released_end`.
 
@@ -184,22 +186,22 @@ def select_released(
         enough_B1 = kept_BC.sum(dim=1, keepdim=True) >= config.max_proposals
         return kept_BC, enough_B1 | (considered >= count_B1)
 
-    chosen_BC, enough_1 = _settled(settle, score_BA.shape[1], FIRST_CANDIDATES, looks=looks)
-    place_BK, kept_BK = _first(chosen_BC, config.max_proposals, looks=looks)
+    chosen_BC, enough_1 = _settled(settle, score_BA.shape[1], FIRST_CANDIDATES, allow_sync=allow_sync)
+    place_BK, kept_BK = _first(chosen_BC, config.max_proposals, allow_sync=allow_sync)
     anchor_BK = ranked.indices.gather(1, place_BK)
     selection = Selection(anchor_BK, score_BA.gather(1, anchor_BK), _taken(windows_BA2, anchor_BK), kept_BK)
     return SelectionAttempt(selection, enough_1)
 
 
 def _settled(
-    settle: Callable[[int], tuple[Tensor, Tensor]], anchors: int, considered: int, *, looks: bool
+    settle: Callable[[int], tuple[Tensor, Tensor]], anchors: int, considered: int, *, allow_sync: bool
 ) -> tuple[Tensor, Tensor]:
     """Consider twice as many candidates until every video has enough, or once; and whether that was enough."""
     while True:
         considered = min(considered, anchors)
         chosen_BC, enough_B1 = settle(considered)
         enough_1 = enough_B1.all() | (considered == anchors)
-        if not looks or considered == anchors or bool(enough_1):
+        if not allow_sync or considered == anchors or bool(enough_1):
             return chosen_BC, enough_1
         considered *= 2
 
@@ -216,31 +218,16 @@ def _greedy(first_BC2: Tensor, second_BC2: Tensor, enters_BC: Tensor, too_near: 
 
 
 def _suppressed(overlapping_BCC: Tensor) -> Tensor:
-    """`suppress` of every video; on a GPU one kernel, which walks from candidate to candidate."""
-    candidates = overlapping_BCC.shape[1]
-    if not (overlapping_BCC.is_cuda and 0 < candidates <= MOST_WALKED and has_triton()):
-        return suppress(overlapping_BCC)
-    return walked(overlapping_BCC)
+    """`suppress` of every video."""
+    fast = FAST_SUPPRESS.find() if overlapping_BCC.is_cuda else None
+    return (fast or suppress)(overlapping_BCC)
 
 
-def walked(overlapping_BCC: Tensor) -> Tensor:
-    """`suppress` by Triton."""
-    from densevid.kernels import event_triton as event_kernels
-
-    videos, candidates = overlapping_BCC.shape[:2]
-    keep_BC = torch.empty(videos, candidates, dtype=torch.int8, device=overlapping_BCC.device)
-    block = 1 << (candidates - 1).bit_length()
-    event_kernels.suppress[(videos,)](
-        overlapping_BCC.contiguous().view(torch.int8), keep_BC, candidates, BLOCK=block, num_warps=max(1, block // 512)
-    )
-    return keep_BC.bool()
-
-
-def _first(chosen_BC: Tensor, most: int, *, looks: bool) -> tuple[Tensor, Tensor]:
+def _first(chosen_BC: Tensor, most: int, *, allow_sync: bool) -> tuple[Tensor, Tensor]:
     """The places of the first `most` chosen of every video, side by side, and where there are so many."""
     chosen_BC = chosen_BC & (chosen_BC.cumsum(dim=1) <= most)
     columns = min(most, chosen_BC.shape[1])
-    if looks:
+    if allow_sync:
         columns = int(chosen_BC.sum(dim=1).max()) if chosen_BC.numel() else 0
     place_BK = chosen_BC.byte().argsort(dim=1, descending=True, stable=True)[:, :columns]
     return place_BK, chosen_BC.gather(1, place_BK)

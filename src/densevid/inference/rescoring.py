@@ -1,27 +1,24 @@
-"""Sums of features over any stretch of steps, as the difference of two rows of their running total.
+"""Rescoring, beyond the paper: boundary refinement moves proposals to changes, contrast changes their scores.
 
-By what steps of a video are compared, for borders and contrast: what words depend on, or the features themselves.
+Both compare the steps of a video in a similarity space (`inference.similarity_space`): the directions of the features
+that words depend on, where the model has a word prior, or the features themselves.
 
-Borders of proposals move to where the video changes: beyond the paper, chosen by `inference.border_reach`.
+Boundary refinement (`inference.border_reach`) comes between proposing and selecting. An anchor's head sees an event as
+a whole and places its borders to within a few steps; what people call a border is a step at which the features change.
+So each border of a proposal moves to the strongest change nearby, weighted by a Gaussian around the border as wide as
+`border_reach` of the proposal's length; where no change is near it stays. With `border_weight`, scores are multiplied
+by this power of how strong the changes at both borders are.
 
-An anchor's head sees an event as a whole and places its borders to within a few steps; what the eye calls a border is a
-step at which the features change. So each border of a proposal goes to the change that is strongest, weighed by a bell
-curve around the border as wide as `border_reach` of the proposal's length. Where no change is near it stays. This comes
-between proposing and selecting: overlaps are judged, masks are made and captions told of the moved borders. Of two
-proposals that the network likes equally, the one between stronger changes is the better one: `border_weight`.
-
-Events stand out: unlike what is before and after them, alike within. Beyond the paper: `inference.contrast_weight`.
-
-The network scores an anchor by what it sees in it; a stretch of an event and the event itself look much the same to
-it. What tells them apart are the features next to them. With m the mean of the features over some steps, of an event of
-n steps, the n steps before it, the n after it and its two halves,
+Contrast (`inference.contrast_weight`) comes after selecting. The network scores a stretch of an event and the event
+itself much alike; what differs are the steps next to them. With m the mean of the features over some steps, of an event
+of n steps, the n steps before it, the n after it and its two halves,
 
     contrast = sqrt((1 - cos(m, m_before)) / 2 (1 - cos(m, m_after)) / 2)
                (1 + cos(m_first half, m_second half)) / 2   (n / window)^(1/4),
 
-between 0 and 1; beyond the end of what is read together, of a long video its window, is nothing, which is like nothing.
-The last factor is there because whatever is short is alike within. Scores of what was selected are multiplied by this
-power of it, and the best come first again; what the network said is kept beside them, as a confidence asks for that.
+between 0 and 1. Beyond the ends of what is read together (of a long video, its window) there is nothing, and cos = 0.
+The last factor is there because short stretches are always alike within. Scores are multiplied by this power of it and
+sorted again; the network's own scores are kept beside them, for the confidence.
 """
 
 from __future__ import annotations
@@ -49,9 +46,11 @@ def rows_at(total_BTF: Tensor, step_BK: Tensor) -> Tensor:
     return total_BTF.gather(1, step_BK[..., None].expand(-1, -1, total_BTF.shape[2]))
 
 
-def similarity_space(expected: WordPrior | None, settings: InferenceConfig) -> Callable[[Tensor], Tensor]:
-    """What turns features into that, B x T x anything; a model without expected words has its features alone."""
-    return expected.meanings if expected is not None and settings.similarity_space == "words" else _themselves
+def similarity_space(word_prior: WordPrior | None, settings: InferenceConfig) -> Callable[[Tensor], Tensor]:
+    """What maps features to the similarity space, B x T x anything; without a word prior the identity."""
+    if word_prior is not None and settings.similarity_space == "words":
+        return word_prior.project
+    return _themselves
 
 
 def _themselves(features_BTF: Tensor) -> Tensor:
@@ -73,7 +72,9 @@ class Changes:
     strength_BC: Tensor
 
 
-def at_changes(proposals: Proposals, features_BTF: Tensor, read_B: Tensor, settings: InferenceConfig) -> Proposals:
+def refine_boundaries(
+    proposals: Proposals, features_BTF: Tensor, read_B: Tensor, settings: InferenceConfig
+) -> Proposals:
     """The proposals with their borders at changes of the features; `read_B` steps of each video count."""
     reach, weight = settings.border_reach, settings.border_weight
     if not reach or not len(proposals.anchors_A2):
@@ -109,11 +110,13 @@ def changes_of(features_BTF: Tensor, read_B: Tensor) -> Changes:
 
     walled = torch.nn.functional.pad(strength_BS, (1, 1), value=-torch.inf)
     is_read_BT = torch.arange(length, device=features_BTF.device) < read_B1
-    usual_B1 = (exact_BTF.norm(dim=-1) * is_read_BT).sum(dim=1, keepdim=True) / read_B1
-    is_peak_BS = (strength_BS > FAINTEST * usual_B1) & (strength_BS >= walled[:, :-2]) & (strength_BS > walled[:, 2:])
+    mean_norm_B1 = (exact_BTF.norm(dim=-1) * is_read_BT).sum(dim=1, keepdim=True) / read_B1
+    is_peak_BS = (
+        (strength_BS > FAINTEST * mean_norm_B1) & (strength_BS >= walled[:, :-2]) & (strength_BS > walled[:, 2:])
+    )
     strength_BS = torch.where(is_peak_BS, strength_BS, 0)
     best = strength_BS.topk(min(MOST_CHANGES, length - 1), dim=1)
-    strongest_B1 = best.values[:, :1] if length > 1 else torch.zeros_like(usual_B1)
+    strongest_B1 = best.values[:, :1] if length > 1 else torch.zeros_like(mean_norm_B1)
     ends_B2 = torch.cat((torch.zeros_like(read_B1), read_B1), dim=1).to(inner_S.dtype)
     step_BC = torch.cat((ends_B2, best.indices + 1), dim=1)
     strength_BC = torch.cat((torch.ones_like(ends_B2), best.values / strongest_B1.clamp(min=1e-30)), dim=1)
@@ -132,7 +135,9 @@ def _pulled(border_BA: Tensor, near_BA: Tensor, changes: Changes) -> tuple[Tenso
 LENGTH_POWER = 0.25
 
 
-def weighed(selection: Selection, features_BTF: Tensor, steps_B: Tensor, window: int, weight: float) -> Selection:
+def rescore_by_contrast(
+    selection: Selection, features_BTF: Tensor, steps_B: Tensor, window: int, weight: float
+) -> Selection:
     """The selection with scores that count contrast, best first; `steps_B` steps of each video count."""
     if not weight:
         return selection

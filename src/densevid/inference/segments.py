@@ -55,7 +55,7 @@ def unseen(captioner: Captioner, track: FeatureTrack | ModelInput, segments: Seg
 
 def is_long(track: FeatureTrack | ModelInput, captioner: Captioner) -> TypeGuard[FeatureTrack]:
     """Whether a video is read in more than one window."""
-    return captioner.rules.reads_all and exceeds(track, captioner.config.model.window)
+    return captioner.behavior.reads_all and exceeds(track, captioner.config.model.window)
 
 
 def _parts(captioner: Captioner, track: FeatureTrack | ModelInput, segments: Segments) -> list[Part]:

@@ -1,11 +1,7 @@
-"""How our kernel reads the memories of events, by their number.
-
-`densevid bench inference --readings` prints what each of `candidates` takes on a GPU; the fastest belong in `_BEST`.
-
-The small steps between the matrix products of captioning, each in one pass over memory where that pays.
+"""The small steps between the matrix products of captioning, each in one pass over memory where that pays.
 
 On a GPU a batch of events holds gigabytes, and what these steps cost is how often they read and write them: there they
-are Triton kernels. On a CPU the products take all the time.
+are Triton kernels (`TritonFused`). On a CPU the products take all the time (`Fused`).
 """
 
 from __future__ import annotations
@@ -21,13 +17,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from densevid.kernels.word_state import FlatMemory, KeyValueCache
+from densevid.kernels.word_state import KeyValueCache, RaggedMemory
 from densevid.model.video_encoder import Memory
 
 
 @dataclass(frozen=True)
 class AttentionTiling:
-    """Slots of a tile, warps of a program, stages of its pipeline, programs an event."""
+    """How our kernel reads memories: slots of a tile, warps of a program, stages of its pipeline, programs an event.
+
+    `densevid bench inference --readings` times each of `candidates` on a GPU; the fastest belong in `_BEST`.
+    """
 
     block: int = 32
     warps: int = 4
@@ -44,8 +43,8 @@ _BEST: tuple[tuple[int, AttentionTiling], ...] = (
 
 
 def tiling_for(events: int) -> AttentionTiling:
-    """The best that is known."""
-    return next((reading for most, reading in _BEST if events <= most), AttentionTiling())
+    """The fastest that is known for so many events."""
+    return next((tiling for most, tiling in _BEST if events <= most), AttentionTiling())
 
 
 def candidates(events: int) -> Iterator[AttentionTiling]:
@@ -59,15 +58,15 @@ def candidates(events: int) -> Iterator[AttentionTiling]:
         yield AttentionTiling(32, warps, stages, splits)
 
 
-Kernel = Literal["rows", "norm", "relu", "attend", "said"]
-KERNELS: tuple[Kernel, ...] = ("rows", "norm", "relu", "attend", "said")
-Attention = Literal["usual", "cudnn", "flash"]
+Kernel = Literal["rows", "norm", "relu", "attend", "causal"]
+KERNELS: tuple[Kernel, ...] = ("rows", "norm", "relu", "attend", "causal")
+Attention = Literal["default", "cudnn", "flash"]
 WIDE_RESULTS = torch.__version__ >= "2.8"  # products of bfloat16 that give float32
 ROWS = 16  # the least that a tensor core takes
 WIDEST = 1024  # rows of a memory that our kernel holds in registers
 _OTHERS = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 _BACKENDS: dict[Attention, list[SDPBackend] | None] = {
-    "usual": None,
+    "default": None,
     "cudnn": [SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION, *_OTHERS],
     "flash": [SDPBackend.FLASH_ATTENTION, *_OTHERS],
 }
@@ -76,9 +75,9 @@ _BACKENDS: dict[Attention, list[SDPBackend] | None] = {
 class Fused:
     """Each step as torch has it."""
 
-    flat = False  # whether `attended_flat` is there
+    ragged = False  # whether `ragged_attention` is a kernel
 
-    def __init__(self, attention: Attention = "usual") -> None:
+    def __init__(self, attention: Attention = "default") -> None:
         self.backends = _BACKENDS[attention]
 
     def masked_rows(self, rows_ND: Tensor, row_PS: Tensor, mask_PS1: Tensor) -> Tensor:
@@ -98,7 +97,7 @@ class Fused:
         normed = normed.to(residual.dtype) if mask is None else normed.to(residual.dtype) * mask
         return normed if out is None else out.copy_(normed)
 
-    def rectified(self, linear: nn.Linear, values: Tensor) -> Tensor:
+    def linear_relu(self, linear: nn.Linear, values: Tensor) -> Tensor:
         """max(0, M1 x + b1)."""
         return linear(values).relu_()
 
@@ -109,18 +108,18 @@ class Fused:
             seen = F.scaled_dot_product_attention(queries, keys, values, attn_mask=attended, scale=scale)
         return seen.transpose(1, 2).flatten(-2)
 
-    def words_so_far(
-        self, projected_PE: Tensor, said: KeyValueCache, index: int, scale: float, said_LL: Tensor
+    def causal_attention(
+        self, projected_PE: Tensor, cache: KeyValueCache, index: int, scale: float, causal_LL: Tensor
     ) -> Tensor:
-        """Attention of a word to itself and those before it, P x D; its key and value join theirs in `said`."""
-        keys, values = said.keys[index], said.values[index]
+        """Attention of a word to itself and those before it, P x D; its key and value join theirs in the cache."""
+        keys, values = cache.keys[index], cache.values[index]
         query, key, value = projected_PE.unflatten(-1, (3, keys.shape[1], 1, -1)).unbind(1)
-        keys.index_copy_(2, said.position_1, key)
-        values.index_copy_(2, said.position_1, value)
-        mask_1L = said_LL[said.position_1]
+        keys.index_copy_(2, cache.position_1, key)
+        values.index_copy_(2, cache.position_1, value)
+        mask_1L = causal_LL[cache.position_1]
         return F.scaled_dot_product_attention(query, keys, values, attn_mask=mask_1L, scale=scale).flatten(1)
 
-    def attended(self, query_PHD: Tensor, memory: Memory, index: int) -> Tensor:
+    def memory_attention(self, query_PHD: Tensor, memory: Memory, index: int) -> Tensor:
         """softmax(query memory^T + log count) memory: a layer of the memory as keys and values of every head."""
         memory_PSD = memory.layers[index]
         logits_PHS = wide_product(query_PHD, memory_PSD.transpose(1, 2))
@@ -128,14 +127,14 @@ class Fused:
             logits_PHS = logits_PHS + memory.log_count_BT[:, None]
         return torch.bmm(logits_PHS.softmax(dim=-1).to(memory_PSD.dtype), memory_PSD)
 
-    def attended_flat(self, query_PHD: Tensor, memory: FlatMemory, index: int) -> Tensor:
+    def ragged_attention(self, query_PHD: Tensor, memory: RaggedMemory, index: int) -> Tensor:
         """The same where events lie one below the other: padded to the longest, for want of a kernel."""
         slot_S = torch.arange(int(memory.slots_P.max()), device=query_PHD.device)
         there_PS = slot_S < memory.slots_P[:, None]
         row_PS = torch.where(there_PS, memory.first_P[:, None] + slot_S, 0)
         log_count_PS = memory.log_count_N[row_PS].masked_fill(~there_PS, -torch.inf)
         padded = Memory((memory.layers[index][row_PS],), there_PS, False, None, log_count_PS)
-        return self.attended(query_PHD, padded, 0)
+        return self.memory_attention(query_PHD, padded, 0)
 
 
 class TritonFused(Fused):
@@ -144,8 +143,8 @@ class TritonFused(Fused):
     def __init__(
         self,
         names: Collection[Kernel] = KERNELS,
-        attention: Attention = "usual",
-        reading: AttentionTiling | None = None,
+        attention: Attention = "default",
+        tiling: AttentionTiling | None = None,
     ) -> None:
         super().__init__(attention)
         from densevid.kernels import event_triton as event_kernels
@@ -153,9 +152,9 @@ class TritonFused(Fused):
 
         self.kernels: Any = event_kernels
         self.word_kernels: Any = word_kernels
-        self.reading = reading
+        self.tiling = tiling
         self.names = frozenset(names)
-        self.flat = "attend" in self.names
+        self.ragged = "attend" in self.names
 
     def masked_rows(self, rows_ND: Tensor, row_PS: Tensor, mask_PS1: Tensor) -> Tensor:
         """See `Fused`."""
@@ -187,39 +186,39 @@ class TritonFused(Fused):
         )  # fmt: skip
         return out
 
-    def rectified(self, linear: nn.Linear, values: Tensor) -> Tensor:
+    def linear_relu(self, linear: nn.Linear, values: Tensor) -> Tensor:
         """See `Fused`; in the epilogue of the product."""
         if "relu" not in self.names:
-            return super().rectified(linear, values)
+            return super().linear_relu(linear, values)
         rows = values.flatten(0, -2)
         return torch._addmm_activation(linear.bias, rows, linear.weight.t()).view(*values.shape[:-1], -1)
 
-    def words_so_far(
-        self, projected_PE: Tensor, said: KeyValueCache, index: int, scale: float, said_LL: Tensor
+    def causal_attention(
+        self, projected_PE: Tensor, cache: KeyValueCache, index: int, scale: float, causal_LL: Tensor
     ) -> Tensor:
-        """See `Fused`; only words that were said are read."""
-        if "said" not in self.names:
-            return super().words_so_far(projected_PE, said, index, scale, said_LL)
-        events, heads, room, width = said.keys[index].shape
+        """See `Fused`; only the words so far are read."""
+        if "causal" not in self.names:
+            return super().causal_attention(projected_PE, cache, index, scale, causal_LL)
+        events, heads, longest, width = cache.keys[index].shape
         out = projected_PE.new_empty(events, heads * width)
-        self.word_kernels.said[(events, heads)](
-            projected_PE.contiguous(), said.keys[index], said.values[index], said.position_1, out, heads, room, scale,
-            d=width, BLOCK_L=_power_of_two(room), BLOCK_d=_power_of_two(width), num_warps=2,
+        self.word_kernels.causal_attention[(events, heads)](
+            projected_PE.contiguous(), cache.keys[index], cache.values[index], cache.position_1, out,
+            heads, longest, scale, d=width, BLOCK_L=_power_of_two(longest), BLOCK_d=_power_of_two(width), num_warps=2,
         )  # fmt: skip
         return out
 
-    def attended_flat(self, query_PHD: Tensor, memory: FlatMemory, index: int) -> Tensor:
+    def ragged_attention(self, query_PHD: Tensor, memory: RaggedMemory, index: int) -> Tensor:
         """See `Fused`; an event is read once, for its logits and for its weighted sum."""
         events, heads, width = query_PHD.shape
-        reading, kernels = self.reading or tiling_for(events), self.word_kernels
-        splits, out = reading.splits, query_PHD.new_empty(events, heads, width)
+        tiling, kernels = self.tiling or tiling_for(events), self.word_kernels
+        splits, out = tiling.splits, query_PHD.new_empty(events, heads, width)
         parts = out.new_empty((0,) if splits == 1 else (events, splits, heads, width), dtype=torch.float32)
         states = out.new_empty((0,) if splits == 1 else (events, splits, heads, 2), dtype=torch.float32)
         kernels.attend[(events, splits)](
             query_PHD, memory.layers[index], memory.log_count_N, memory.first_P, memory.slots_P, out, parts, states,
             query_PHD.stride(0), query_PHD.stride(1), heads,
-            D=width, BLOCK_D=_power_of_two(width), ROWS=ROWS, BLOCK_S=reading.block, SPLITS=splits,
-            num_warps=reading.warps, num_stages=reading.stages,
+            D=width, BLOCK_D=_power_of_two(width), ROWS=ROWS, BLOCK_S=tiling.block, SPLITS=splits,
+            num_warps=tiling.warps, num_stages=tiling.stages,
         )  # fmt: skip
         if splits > 1:
             kernels.combine[(events, heads)](
@@ -228,7 +227,7 @@ class TritonFused(Fused):
         return out
 
 
-def fused_for(device: torch.device, names: Collection[Kernel] = KERNELS, attention: Attention = "usual") -> Fused:
+def fused_for(device: torch.device, names: Collection[Kernel] = KERNELS, attention: Attention = "default") -> Fused:
     """Kernels where there are a GPU and Triton, torch elsewhere."""
     if device.type != "cuda":
         return Fused()
@@ -240,7 +239,7 @@ def has_triton() -> bool:
     return find_spec("triton") is not None
 
 
-def fits_flat(heads: int, width: int, dtype: torch.dtype) -> bool:
+def fits_ragged(heads: int, width: int, dtype: torch.dtype) -> bool:
     """Whether our kernel reads memories of that kind; float32 is left to products that keep all its digits."""
     return heads <= ROWS and 16 <= width <= WIDEST and dtype in (torch.bfloat16, torch.float16)
 

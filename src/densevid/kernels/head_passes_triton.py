@@ -1,4 +1,4 @@
-"""The passes of `long_convolution_passes.py` on a GPU: which kernel runs over which tiles."""
+"""The passes of `head_passes.py` on a GPU: which kernel runs over which tiles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Triton kernels for `long_convolution_triton.py`: each reads its large tensors once, in 16-byte pieces.
+"""Triton kernels for `head_passes_triton.py`: each reads its large tensors once, in 16-byte pieces.
 
 Tensors are channel-last, so neighbouring lanes hold neighbouring channels everywhere; the convolutions re-read their
 small input from the L1 cache, where one video's tile of channels fits. Sums are kept in float32 and added up per split.

@@ -70,7 +70,7 @@ class EventEncoder:
         attention, fused, (steps_PSD, projected_PSE) = layer.attention, self.fused, steps
         seen_PSD = fused.self_attention(projected_PSE, attention.heads, attention.scale, attended)
         gamma_PSD = fused.residual_norm(layer.attention_norm.norm, attention.output(seen_PSD), steps_PSD)
-        contracted = layer.feed_forward.contract(fused.rectified(layer.feed_forward.expand, gamma_PSD))
+        contracted = layer.feed_forward.contract(fused.linear_relu(layer.feed_forward.expand, gamma_PSD))
         return fused.residual_norm(layer.feed_forward_norm.norm, contracted, gamma_PSD, mask_PS1, out)
 
 

@@ -126,7 +126,7 @@ def plan(counts: Sizes, lengths: Sizes, packing: Packing) -> list[tuple[Sizes, i
 def _log_counts(count_P: Tensor, length_P: Tensor, slots: int) -> Tensor:
     """0 for a step, then the log of how many steps are zeros, then -inf.
 
-    A bfloat16 logit is too coarse for that number: the first slot of zeros takes what bfloat16 can say, rounded down,
+    A bfloat16 logit is too coarse for that number: the first slot of zeros takes what bfloat16 can hold, rounded down,
     the second the rest.
     """
     left_P = (length_P - count_P).float()

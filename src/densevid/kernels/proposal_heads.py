@@ -59,7 +59,7 @@ class _Convolve(torch.autograd.Function):
 
 @dataclass(frozen=True)
 class _HeadsState:
-    """What the backward pass needs besides rows and weights; `share`, `first`, `second` are the rectified means."""
+    """What the backward pass needs besides rows and weights; `share`, `first`, `second`: the means of `Rectified`."""
 
     hidden: list[Tensor]
     folded: list[Tensor]

@@ -1,8 +1,8 @@
-"""What a word decoder knows of P events and has said about them, in two forms.
+"""The state of a `WordDecoder`: the memories of P events and the keys and values of the words so far, in two forms.
 
-`GroupedKeyValueCache` holds the memories of events of one length together, as torch wants them. `FlatState` holds the
-slots of all events one below the other, each event knowing its first row and their number, as our own kernel reads
-them: whatever their lengths, a word is then the same launches, and can be replayed.
+`GroupedState` holds the memories of events of one length together, as torch wants them. `RaggedState` holds the slots
+of all events one below the other, each event with its first row and its number of rows, as our own kernel reads them:
+whatever the lengths, a word is then the same launches, which a CUDA graph can replay.
 """
 
 from __future__ import annotations
@@ -40,42 +40,42 @@ class KeyValueCache:
 
 
 @dataclass
-class GroupedKeyValueCache:
-    """Memories one after another, and what was said."""
+class GroupedState:
+    """Memories one after another, and the words so far."""
 
     memories: list[Memory]
-    said: KeyValueCache
+    cache: KeyValueCache
 
     def branch(self, count: int) -> None:
         """Go on with `count` sentences of each event, side by side."""
-        self.select(self.said.repeated(count))
+        self.select(self.cache.repeated(count))
 
     def select(self, index_P: Tensor) -> None:
         """Go on with these rows, which must be in order."""
-        self.said.select(index_P)
+        self.cache.select(index_P)
         counts = torch.tensor([0, *(len(memory.valid_BT) for memory in self.memories)], device=index_P.device)
         first = counts.cumsum(0)
         borders = torch.searchsorted(index_P, first).tolist()
         parts = zip(self.memories, pairwise(borders), first.tolist(), strict=False)
-        chosen = [memory.select(index_P[own[0] : own[1]] - offset) for memory, own, offset in parts]
-        self.memories = [memory for memory in chosen if len(memory.valid_BT)]
+        selected = [memory.select(index_P[own[0] : own[1]] - offset) for memory, own, offset in parts]
+        self.memories = [memory for memory in selected if len(memory.valid_BT)]
 
     def reorder(self, index_P: Tensor) -> None:
         """Go on with the words of these rows, each of the same event as the row it replaces."""
-        self.said.select(index_P)
+        self.cache.select(index_P)
 
-    def hear(self, word_P: Tensor) -> None:
-        """Nothing follows from a word."""
+    def observe(self, word_P: Tensor) -> None:
+        """A finished sentence goes on reading."""
 
-    def attended(self, fused: Fused, query_PHD: Tensor, index: int) -> Tensor:
-        """What each event's queries see of layer `index` of its memory, P x H x D."""
+    def memory_attention(self, fused: Fused, query_PHD: Tensor, index: int) -> Tensor:
+        """Attention to layer `index` of each event's memory, P x H x D."""
         queries = query_PHD.split([len(memory.valid_BT) for memory in self.memories])
-        seen = [fused.attended(query, own, index) for query, own in zip(queries, self.memories, strict=True)]
+        seen = [fused.memory_attention(query, own, index) for query, own in zip(queries, self.memories, strict=True)]
         return seen[0] if len(seen) == 1 else torch.cat(seen)
 
 
 @dataclass(frozen=True)
-class FlatMemory:
+class RaggedMemory:
     """Layers N x D and the log of how many steps each row stands for; event p has `slots_P` rows from `first_P` on."""
 
     layers: tuple[Tensor, ...]
@@ -89,8 +89,8 @@ class FlatMemory:
         layers = tuple(layer[own].view(events, slots, -1) for layer in self.layers)
         return layers, self.log_count_N[own].view(events, slots)
 
-    def tell(self, sizes: Sequence[tuple[int, int]]) -> None:
-        """Write where the events of some groups lie; events that are left over look at the first row alone."""
+    def place_events(self, sizes: Sequence[tuple[int, int]]) -> None:
+        """Write where the events of groups of (events, slots) lie; events left over read the first row alone."""
         events_G, slots_G = torch.tensor(sizes, dtype=torch.int32).T
         slots_E = slots_G.repeat_interleave(events_G)
         table_2P = torch.tensor([[0], [1]], dtype=torch.int32).repeat(1, len(self.first_P))
@@ -103,33 +103,33 @@ class FlatMemory:
 
 
 @dataclass
-class FlatState:
-    """A flat memory, and what was said. With `rests` an event whose sentence has ended reads one row, not all."""
+class RaggedState:
+    """A ragged memory, and the words so far. `skip_finished`: an event with a finished sentence reads one row."""
 
-    memory: FlatMemory
-    said: KeyValueCache
-    rests: bool = field(default=True)
+    memory: RaggedMemory
+    cache: KeyValueCache
+    skip_finished: bool = field(default=True)
 
     def branch(self, count: int) -> None:
         """Go on with `count` sentences of each event, side by side, which all read its rows where they are."""
-        self.select(self.said.repeated(count))
+        self.select(self.cache.repeated(count))
 
     def select(self, index_P: Tensor) -> None:
         """Go on with these events; their rows stay where they are."""
-        self.said.select(index_P)
+        self.cache.select(index_P)
         memory = self.memory
         self.memory = replace(memory, first_P=memory.first_P[index_P], slots_P=memory.slots_P[index_P])
 
     def reorder(self, index_P: Tensor) -> None:
         """Go on with the words of these rows, each of the same event as the row it replaces."""
-        self.said.select(index_P)
+        self.cache.select(index_P)
 
-    def hear(self, word_P: Tensor) -> None:
-        """After `<pad>` nothing is said that counts, so nothing needs to be read."""
-        if self.rests:
+    def observe(self, word_P: Tensor) -> None:
+        """After `<pad>` no word counts, so nothing needs to be read."""
+        if self.skip_finished:
             slots_P = self.memory.slots_P.masked_fill(word_P == PAD, 1)
             self.memory = replace(self.memory, slots_P=slots_P)
 
-    def attended(self, fused: Fused, query_PHD: Tensor, index: int) -> Tensor:
-        """What each event's queries see of layer `index` of its memory, P x H x D."""
-        return fused.attended_flat(query_PHD, self.memory, index)
+    def memory_attention(self, fused: Fused, query_PHD: Tensor, index: int) -> Tensor:
+        """Attention to layer `index` of each event's memory, P x H x D."""
+        return fused.ragged_attention(query_PHD, self.memory, index)

@@ -1,9 +1,9 @@
-"""Triton kernels for saying words on a GPU (`word_decoder.py`, `decoding.py`), each one launch instead of several.
+"""Triton kernels for generating words on a GPU (`word_decoder.py`), each one launch instead of several.
 
 `attend` is the reading of an event's memory by one word: keys and values are the same rows, so a tile is fetched once
 and used for the logits and for the weighted sum, where two products would fetch it twice. Where there are few events
-the slots of one are spread over several programs, and `combine` adds up what they saw. `said` is the attention to the
-words so far, `likeliest` the choice of the next one.
+the slots of one are spread over several programs, and `combine` adds up what they saw. `causal_attention` is the
+attention to the words so far, `most_likely` the choice of the next one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def attend(
     last = tl.minimum(many, (split + 1) * part)
     head, channel = tl.arange(0, ROWS), tl.arange(0, BLOCK_D)
     own = (head < HEADS)[None, :] & (channel < D)[:, None]
-    asked = tl.load(query + event * query_event + head[None, :] * query_head + channel[:, None], mask=own, other=0.0)
+    queries = tl.load(query + event * query_event + head[None, :] * query_head + channel[:, None], mask=own, other=0.0)
     highest = tl.full((ROWS,), -float("inf"), tl.float32)
     weights = tl.zeros((ROWS,), tl.float32)
     seen = tl.zeros((BLOCK_D, ROWS), tl.float32)
@@ -40,7 +40,7 @@ def attend(
         if BLOCK_D != D:
             wanted = wanted & (channel < D)[None, :]
         tile = tl.load(memory + (row + slot)[:, None] * D + channel[None, :], mask=wanted, other=0.0)
-        logits = tl.dot(tile, asked)
+        logits = tl.dot(tile, queries)
         logits += tl.load(log_count + row + slot, mask=there, other=-float("inf"))[:, None]
         highest, weights, weight, fade = _weighed(logits, highest, weights)
         seen = tl.dot(tl.trans(tile), weight.to(tile.dtype), seen * fade[None, :])
@@ -79,8 +79,8 @@ def combine(seen_part, state_part, out, HEADS, D: tl.constexpr, BLOCK_D: tl.cons
 
 
 @triton.jit
-def said(projected, keys, values, position, out, HEADS, ROOM, SCALE, d: tl.constexpr, BLOCK_L: tl.constexpr,
-         BLOCK_d: tl.constexpr):  # fmt: skip
+def causal_attention(projected, keys, values, position, out, HEADS, LONGEST, SCALE, d: tl.constexpr,
+                     BLOCK_L: tl.constexpr, BLOCK_d: tl.constexpr):  # fmt: skip
     """Attention of a word to itself and those before it, whose keys and values it joins: one head of one event."""
     event, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
     now = tl.load(position).to(tl.int32)
@@ -90,7 +90,7 @@ def said(projected, keys, values, position, out, HEADS, ROOM, SCALE, d: tl.const
     query = tl.load(source, mask=there, other=0.0).to(tl.float32)
     key = tl.load(source + HEADS * d, mask=there, other=0.0)
     value = tl.load(source + 2 * HEADS * d, mask=there, other=0.0)
-    cache = (event * HEADS + head) * ROOM * d
+    cache = (event * HEADS + head) * LONGEST * d
     tl.store(keys + cache + now * d + channel, key, mask=there)
     tl.store(values + cache + now * d + channel, value, mask=there)
     before = (place < now)[:, None] & there[None, :]
@@ -105,7 +105,7 @@ def said(projected, keys, values, position, out, HEADS, ROOM, SCALE, d: tl.const
 
 
 @triton.jit
-def likeliest(logits, word, log_probability, V, FIRST, BLOCK: tl.constexpr):
+def most_likely(logits, word, log_probability, V, FIRST, BLOCK: tl.constexpr):
     """The best word from FIRST on and its log-probability among those: one event a program."""
     event = tl.program_id(0).to(tl.int64)
     best, highest, total = 0, -float("inf"), 0.0

@@ -15,7 +15,7 @@ from densevid.model.video_encoder import Memory
 
 @dataclass
 class DecodingState:
-    """What has been read: the memory's keys and values per layer, and those of the words so far.
+    """The memory's keys and values per layer, and those of the words so far.
 
     The sentences of one event stand side by side, as many for every event, and read one memory.
     """
@@ -26,7 +26,7 @@ class DecodingState:
     position: int = 0
 
     def branch(self, count: int) -> None:
-        """Nothing was said yet; go on with `count` sentences of each event. Nothing that was read is copied."""
+        """Before the first word: go on with `count` sentences of each event. What was read is not copied."""
 
     def select(self, index_P: Tensor) -> None:
         """Go on with these events, of each of which there is one sentence."""
@@ -56,9 +56,9 @@ class DecoderLayer(nn.Module):
     ) -> Tensor:
         """One layer over new words; `so_far` holds the earlier words and these."""
         omega_PLD = self.self_attention_norm(self.self_attention(words_PLD, so_far, causal), words_PLD)
-        side_by_side = len(omega_PLD) // max(1, len(memory.keys))  # sentences of each event
-        asked_EQD = omega_PLD.reshape(len(memory.keys), side_by_side * omega_PLD.shape[1], omega_PLD.shape[2])
-        seen_PLD = self.cross_attention(asked_EQD, memory, attended).view_as(omega_PLD)
+        per_event = len(omega_PLD) // max(1, len(memory.keys))  # sentences
+        query_EQD = omega_PLD.reshape(len(memory.keys), per_event * omega_PLD.shape[1], omega_PLD.shape[2])
+        seen_PLD = self.cross_attention(query_EQD, memory, attended).view_as(omega_PLD)
         phi_PLD = self.cross_attention_norm(seen_PLD, omega_PLD)
         return self.feed_forward_norm(self.feed_forward(phi_PLD), phi_PLD)
 

@@ -1,31 +1,13 @@
-"""Numbers that shall not depend on what else is computed with them.
+"""Priors: what is fitted to features after training, each a file of the model folder beside the network's weights.
 
-What is fitted to features beside the network: a few tensors in a file of their own in the model folder.
+They go beyond the paper.
 
-Which words features make more likely than usual: a second opinion on what a beam would say and where events are.
+`WordPrior`, `word_prior.safetensors`: which words features make more likely than they are on average. It counts in the
+choice among the sentences of a beam (`inference/reranking.py`) and gives boundaries and contrast their similarity space
+(`inference/rescoring.py`).
 
-Beyond the paper. A linear fit (`inference/fitting/word_prior.py`) to the same clips knows far less than the network,
-but it errs in other ways, and it has no language that could run away with it. With d_w how much more often than usual
-the word w is expected in a sentence about an event, and r_w = log(events / events that w was said of) how rare it is,
-
-    worth(sentence) = sum_w r_w d_w / sqrt(sum_w r_w^2)      over its distinct words,
-
-the cosine of CIDEr over single words but for a factor that all sentences of an event share.
-`inference.word_prior_weight` times this is added to what a sentence of a beam is worth.
-
-The fit has few directions: what of the features words depend on. Borders and contrast (`inference/rescoring.py`)
-compare steps there and not in all features, of which much changes without anybody calling it another event
-(`inference.similarity_space`). A model that has `word_prior.safetensors` does both.
-
-Whether anything happens, as features tell: black, noise, a photograph that stays and slides are not told of.
-
-Beyond the paper. A logistic regression on clips that are told of and on clips of which
-there is nothing to tell; x_t are the features of step t of an event, all means are over its steps:
-
-    P(anything happens) = sigmoid(value . mean x_t + change . mean |x_t - x_(t-1)| + bias)
-
-It is linear in what it is told of each step, so one number a step will do for all events of a video. A confidence that
-is fitted with it asks it (`inference/confidence.py`). Nothing looks at pixels, and no rule says what to look for.
+`Actionness`, `actionness.safetensors`: whether a stretch of video shows an event at all, rather than black, noise, a
+still photograph or slides. It is a feature of the confidence (`inference/confidence.py`).
 """
 
 from __future__ import annotations
@@ -45,24 +27,25 @@ from torch import Tensor
 
 from densevid.errors import InputError
 from densevid.io import tensor_path
+from densevid.legacy import current_tensor
 
 
 def exact(values: Tensor) -> Tensor:
-    """In double precision, so that sums do not depend on what came before or beside; mps has none."""
+    """In double precision, so that a sum does not depend on the rest of its batch; mps has none."""
     return values if values.device.type == "mps" else values.double()
 
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """Tensors by name. `about` is where they come from: what they were fitted on, and the provenance of their file."""
+    """Tensors by name. `about` is what they were fitted on, and the provenance of their file."""
 
-    called: ClassVar[str]
+    called: ClassVar[str]  # in messages
     format: ClassVar[int] = 1
     about: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
 
     @classmethod
     def names(cls) -> list[str]:
-        """Of every tensor."""
+        """The names of its tensors."""
         return [part.name for part in fields(cls) if part.name != "about"]
 
     @property
@@ -88,7 +71,7 @@ class Fitted:
                 raise InputError(f"{where}: {name} holds NaN or infinity; fit it anew")
 
     def save(self, path: Path, *, half_precision: bool = False) -> None:
-        """Write it."""
+        """Write a safetensors file, in half precision if `half_precision`."""
         precision = torch.float16 if half_precision else torch.float32
         stored = {name: part.to("cpu", precision).contiguous() for name, part in self.parts.items()}
         for name, part in stored.items():
@@ -100,10 +83,14 @@ class Fitted:
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Read what `save` wrote."""
+        """Read what `save` wrote, in this version or an older one.
+
+        Raises:
+            InputError: It is damaged, or holds something else.
+        """
         try:
             with safe_open(path, "pt") as file:
-                tensors = {name: file.get_tensor(name).float() for name in file.keys()}  # noqa: SIM118
+                tensors = {current_tensor(name): file.get_tensor(name).float() for name in file.keys()}  # noqa: SIM118
                 about = json.loads((file.metadata() or {}).get("densevid", "{}"))
         except (OSError, SafetensorError, ValueError) as error:
             raise InputError(f"{path}: not a readable safetensors file ({error})") from error
@@ -119,22 +106,49 @@ EVENTS_AT_ONCE = 64  # their steps, P x T x R, are in memory together
 
 @dataclass(frozen=True, eq=False)
 class WordPrior(Fitted):
-    """The usual features, R directions in which they differ, and what each says of every word: r_w d_w, and r_w."""
+    """A linear fit from features to words (`inference/fitting/word_prior.py`): a second opinion on sentences.
 
-    called: ClassVar[str] = "expected words"
-    usual_F: Tensor
+    It knows far less than the network, but it errs in other ways, and it has no language model that could run away.
+    With x the mean features of an event, d_w how much more often than on average word w is expected in a sentence about
+    it, and r_w = log(events / events with w in a sentence) how rare w is,
+
+        r_w d_w = ((x - mean) directions words)_w,
+        fit(sentence) = sum_w r_w d_w / sqrt(sum_w r_w^2)      over its distinct words,
+
+    the cosine of CIDEr over single words, but for a factor that all sentences of an event share. The R directions are
+    what of the features words depend on.
+
+    Args:
+        mean_F: The features' mean.
+        directions_FR: R directions in which features differ.
+        words_RV: What each direction contributes to r_w d_w of every word.
+        rarity_V: r_w of every word.
+    """
+
+    called: ClassVar[str] = "a word prior"
+    mean_F: Tensor
     directions_FR: Tensor
     words_RV: Tensor
     rarity_V: Tensor
 
-    def meanings(self, features_BTF: Tensor) -> Tensor:
-        """Every step as far as words depend on it, B x T x R; exact, so that it does not depend on its batch."""
+    def project(self, features_BTF: Tensor) -> Tensor:
+        """The directions' share of every step, B x T x R; exact, so that it does not depend on its batch."""
         directions_FR = exact(self.directions_FR)
-        return exact(features_BTF) @ directions_FR - exact(self.usual_F) @ directions_FR
+        return exact(features_BTF) @ directions_FR - exact(self.mean_F) @ directions_FR
 
-    def of(self, features_BTF: Tensor, steps_B: Tensor, mask_PT: Tensor, video_P: Tensor) -> Tensor:
-        """r_w d_w for events, P x V, given by their masks and the rows of their videos, which have `steps_B` steps."""
-        steps_BTR = self.meanings(features_BTF).to(self.words_RV.dtype)
+    def word_scores(self, features_BTF: Tensor, steps_B: Tensor, mask_PT: Tensor, video_P: Tensor) -> Tensor:
+        """r_w d_w of events.
+
+        Args:
+            features_BTF: The features of their videos.
+            steps_B: How many steps each video has.
+            mask_PT: The mask of each event.
+            video_P: The row of each event's video.
+
+        Returns:
+            A number for every event and word, P x V.
+        """
+        steps_BTR = self.project(features_BTF).to(self.words_RV.dtype)
         own_BT = torch.arange(mask_PT.shape[1], device=mask_PT.device) < steps_B[:, None]
         share_PT = (mask_PT.to(steps_BTR.dtype) * own_BT[video_P]).clamp(min=0)  # a mask of the release may be below
         share_PT = share_PT / share_PT.sum(dim=1, keepdim=True).clamp(min=1e-9)
@@ -144,43 +158,55 @@ class WordPrior(Fitted):
         ]
         return torch.cat(parts) @ self.words_RV
 
-    def worth(self, expected_PV: Tensor, words_PKL: Tensor) -> Tensor:
-        """How well each of K sentences fits what is expected of its event, P x K."""
+    def fit_of_sentences(self, scores_PV: Tensor, words_PKL: Tensor) -> Tensor:
+        """How well each of K sentences fits the `word_scores` of its event, P x K."""
         again_PKLL = (words_PKL[..., None] == words_PKL[..., None, :]).tril(-1)
         first_PKL = ~again_PKLL.any(dim=-1)
         rarity_PKL = self.rarity_V[words_PKL] * first_PKL
-        expected_PKL = expected_PV.gather(1, words_PKL.flatten(1)).view_as(rarity_PKL) * first_PKL
-        return expected_PKL.sum(dim=-1) / rarity_PKL.square().sum(dim=-1).sqrt().clamp(min=1e-6)
+        score_PKL = scores_PV.gather(1, words_PKL.flatten(1)).view_as(rarity_PKL) * first_PKL
+        return score_PKL.sum(dim=-1) / rarity_PKL.square().sum(dim=-1).sqrt().clamp(min=1e-6)
 
     def require_fit(self, features: int, words: int, where: Path | str) -> None:
-        """Raise unless it is about so many features and words."""
+        """Raise `InputError` unless it was fitted to so many features and words."""
         rank = tuple(self.directions_FR.shape[-1:])
-        shapes = {"usual_F": (features,), "directions_FR": (features, *rank), "words_RV": (*rank, words)}
+        shapes = {"mean_F": (features,), "directions_FR": (features, *rank), "words_RV": (*rank, words)}
         self.require_shapes({**shapes, "rarity_V": (words,)}, where)
 
 
 @dataclass(frozen=True, eq=False)
 class Actionness(Fitted):
-    """How much each feature speaks for it, and how much its change from step to step does."""
+    """A logistic regression of events against no-event videos (`inference/fitting/actionness.py`).
 
-    called: ClassVar[str] = "a fit of whether anything happens"
+    With x_t the features of step t of an event, and all means over its steps,
+
+        P(event) = sigmoid(value . mean x_t + change . mean |x_t - x_(t-1)| + bias).
+
+    It is linear in the steps, so one number per step serves all events of a video.
+
+    Args:
+        value_F: The weight of each feature.
+        change_F: The weight of its change from step to step.
+        bias: The bias, one number.
+    """
+
+    called: ClassVar[str] = "an actionness"
     value_F: Tensor
     change_F: Tensor
     bias: Tensor
 
     def of_steps(self, values_TF: npt.NDArray[np.floating]) -> npt.NDArray[np.float32]:
-        """T numbers, the mean of which over an event is the logit that anything happens in it."""
+        """T numbers, the mean of which over an event is the logit of P(event)."""
         value_F, change_F, bias = (part.numpy() for part in (self.value_F, self.change_F, self.bias))
         values = np.asarray(values_TF, dtype=np.float32)
         return np.asarray(values @ value_F + changes(values) @ change_F + bias, dtype=np.float32)
 
     def require_fit(self, features: int, where: Path | str) -> None:
-        """Raise unless it is about so many features."""
+        """Raise `InputError` unless it was fitted to so many features."""
         self.require_shapes({"value_F": (features,), "change_F": (features,), "bias": (1,)}, where)
 
 
 def changes(values_TF: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """How much each feature differs from the step before, the first step's as the second's."""
+    """How much each feature differs from the step before; the first step takes the second's."""
     change_TF = np.abs(np.diff(values_TF, axis=0, prepend=values_TF[:1]))
     change_TF[:1] = change_TF[1:2] if len(change_TF) > 1 else 0
     return np.asarray(change_TF, dtype=np.float32)

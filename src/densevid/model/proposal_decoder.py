@@ -1,13 +1,17 @@
-"""The proposal decoder: the encoder's last layer becomes a score and two offsets for every anchor."""
+"""The proposal decoder: the encoder's last layer becomes a score and two offsets for every anchor.
+
+While training on a GPU its heads are computed together where a fast form of them is registered (`TRAINING_HEADS`).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from densevid.kernels.proposal_heads import fast_heads
+from densevid.fast_forms import FastForm
 from densevid.model.anchors import AnchorGrid, apply_offsets
 
 
@@ -15,8 +19,8 @@ from densevid.model.anchors import AnchorGrid, apply_offsets
 class Proposals:
     """Every anchor over `steps` steps with its prediction; `offsets` are (center shift / length, log stretch).
 
-    `moved_BA2` are intervals that take the place of what the offsets say, once they were moved; `trust_BA` is what the
-    scores are then multiplied by to choose among them. What gates a mask is what the network says.
+    Boundary refinement (`inference/rescoring.py`) puts `moved_BA2` in the place of the intervals that the offsets give,
+    and multiplies the scores by `trust_BA` to select among them. Event masks are gated by the network's own scores.
     """
 
     logits_BA: Tensor
@@ -80,6 +84,11 @@ class AnchorHead(nn.Module):
         return self.output(self.output_norm(hidden_BDA))
 
 
+# (memory B x T x D, heads, grid) -> what every head gives in training mode, B x rows x A; running statistics move, too
+TrainingHeads = Callable[[Tensor, Sequence[AnchorHead], AnchorGrid], list[Tensor]]
+TRAINING_HEADS: FastForm[TrainingHeads] = FastForm()
+
+
 class ProposalDecoder(nn.Module):
     """One head per kernel size, all reading the same memory, their outputs side by side in the order of the grid.
 
@@ -90,7 +99,7 @@ class ProposalDecoder(nn.Module):
     def __init__(self, grid: AnchorGrid, width: int, *, procnets: bool = False, released: bool = False) -> None:
         super().__init__()
         self.grid = grid
-        self.fast = not procnets  # the heads as in long_convolution.py, while training on a GPU
+        self.fast = not procnets  # use `TRAINING_HEADS` while training on a GPU, where that is registered
         self.rows = (0, 3, 2) if released else (0, 1, 2)
         self.outputs = outputs = 4 if released else 3
         sizes = list(zip(grid.kernels, grid.strides, strict=True))
@@ -104,7 +113,7 @@ class ProposalDecoder(nn.Module):
         return self.proposals(self.anchor_outputs(memory_BTD), memory_BTD.shape[1])
 
     def proposals(self, output_BRA: Tensor, steps: int) -> Proposals:
-        """What the raw rows say about every anchor over so many steps."""
+        """The proposals that raw rows B x rows x A stand for, over so many steps."""
         logits, shift, log_stretch = (output_BRA[:, row] for row in self.rows)
         anchors_A2 = self.grid.anchors(steps, output_BRA.device)
         return Proposals(logits, torch.stack((shift, log_stretch), dim=-1), anchors_A2, steps)
@@ -112,9 +121,11 @@ class ProposalDecoder(nn.Module):
     def anchor_outputs(self, memory_BTD: Tensor) -> Tensor:
         """The raw rows of all heads, B x rows x A; kernels longer than the video give no anchor, so A may be 0."""
         counts = self.grid.counts(memory_BTD.shape[1])
-        if self.fast and self.training and memory_BTD.is_cuda and all(counts):
+        usable = self.fast and self.training and memory_BTD.is_cuda and all(counts)
+        if usable and (training_heads := TRAINING_HEADS.find()) is not None:
             with torch.autocast(memory_BTD.device.type, enabled=False):
-                return torch.cat(fast_heads(memory_BTD, list(self.heads), self.grid), dim=2)  # type: ignore[arg-type]
+                heads: list[AnchorHead] = list(self.heads)  # type: ignore[arg-type]
+                return torch.cat(training_heads(memory_BTD, heads, self.grid), dim=2)
         memory_BDT = memory_BTD.transpose(1, 2).contiguous()
         outputs = [head(memory_BDT) for head, count in zip(self.heads, counts, strict=True) if count]
         return torch.cat(outputs, dim=2) if outputs else memory_BTD.new_empty(len(memory_BTD), self.outputs, 0)

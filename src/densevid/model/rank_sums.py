@@ -1,6 +1,6 @@
 """Sums over the ranks: the processes that train one model together, each with its own rows of every batch.
 
-What a batch norm needs of the other ranks' rows are sums per channel. Alone, a process asks nobody.
+What a batch norm needs of the other ranks' rows are sums per channel. A process by itself has nothing to add.
 """
 
 from __future__ import annotations

@@ -29,7 +29,8 @@ from densevid.data.batches import Batch
 from densevid.data.dataset import SegmentDataset
 from densevid.data.vocabulary import EOS, INIT, PAD, SPECIAL_TOKENS, Vocabulary, tokenize
 from densevid.errors import InputError
-from densevid.inference.search import ALPHA, BETA, GAMMA, greedy
+from densevid.inference.reranking import ALPHA, BETA, GAMMA
+from densevid.inference.search import greedy
 from densevid.model.caption_decoder import DecodingState
 from densevid.model.masked_transformer import MaskedTransformer
 from densevid.model.recurrent import RecurrentState

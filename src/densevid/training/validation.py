@@ -22,7 +22,7 @@ from densevid.data.vocabulary import tokenize
 from densevid.errors import InputError
 from densevid.events import Event
 from densevid.inference.captioner import Captioner
-from densevid.inference.search import sentences as decode_sentences
+from densevid.inference.reranking import generate_sentences
 from densevid.model.masked_transformer import MaskedTransformer
 from densevid.training.cider import Cider
 from densevid.training.distributed import Ranks, gather, mean_over_ranks
@@ -142,7 +142,7 @@ def caption_true_segments(loaded: LoadedModel, loader: SegmentLoader) -> dict[in
     for batch in loader.batches(0):
         with autocast(config, batch.valid_BT.device):
             state = model.caption_decoder.begin(segment_memory(model, batch))
-            words_PL = decode_sentences(model, state, len(batch), config.inference).words_PL
+            words_PL = generate_sentences(model, state, len(batch), config.inference).words_PL
         sentences |= dict(zip(batch.sample_P.tolist(), map(decode, words_PL.tolist()), strict=True))
     return {number: text for part in gather(sentences) for number, text in part.items()}
 

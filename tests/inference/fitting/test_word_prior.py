@@ -90,7 +90,7 @@ def test_the_fit_is_ridge_regression_from_means_to_shares(
     padded = np.vstack([centred, np.sqrt(chosen[0]) * np.eye(WIDTH)])
     weight = np.linalg.lstsq(padded, np.vstack([target, np.zeros((WIDTH, len(WORDS)))]), rcond=None)[0]
     np.testing.assert_allclose((expected.directions_FR @ expected.words_RV)[:, 4:], weight, rtol=1e-3, atol=1e-4)
-    np.testing.assert_allclose(expected.usual_F, x.mean(axis=0), rtol=1e-5)
+    np.testing.assert_allclose(expected.mean_F, x.mean(axis=0), rtol=1e-5)
 
 
 def test_the_strength_of_the_ridge_is_that_of_generalised_cross_validation() -> None:

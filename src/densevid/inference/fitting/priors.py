@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from densevid.checkpoint import EXPECTED_WORDS, HAPPENING, load_model
+from densevid.checkpoint import ACTIONNESS, WORD_PRIOR, load_model
 from densevid.data.annotations import Annotations
 from densevid.data.sources import FeatureSource
 from densevid.inference.fitting.actionness import fit_actionness
@@ -23,11 +23,11 @@ def write_priors(
     model: Path, source: FeatureSource, told: Annotations, provenance: Mapping[str, Any]
 ) -> dict[Path, Fitted]:
     """Fit both, then write them; what was written, by its file. One that is not fitted now is as it was."""
-    for name in (EXPECTED_WORDS, HAPPENING):
+    for name in (WORD_PRIOR, ACTIONNESS):
         require_writable(model / name)
     fits: dict[str, Fitted | None] = {
-        EXPECTED_WORDS: fit_word_prior(source, told, load_model(model, fitted=False).vocabulary),
-        HAPPENING: fit_actionness(source, told),
+        WORD_PRIOR: fit_word_prior(source, told, load_model(model, fitted=False).vocabulary),
+        ACTIONNESS: fit_actionness(source, told),
     }
     written = {model / name: fitted for name, fitted in fits.items() if fitted is not None}
     for file, fitted in written.items():

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import save_file
 
-from densevid.checkpoint import HAPPENING, LoadedModel, load_model, save_model
+from densevid.checkpoint import ACTIONNESS, LoadedModel, load_model, save_model
 from densevid.errors import InputError
 from densevid.model.priors import Actionness
 from helpers.random_models import WIDTH, random_happening, random_model
@@ -50,7 +50,7 @@ def test_it_travels_with_the_model_and_is_not_rounded(folder: Path) -> None:
 
 @pytest.mark.parametrize("broken", ["garbage", "names", "format", "shape", "nan"])
 def test_a_file_that_does_not_fit_is_one_line(folder: Path, broken: str) -> None:
-    path, parts = folder / HAPPENING, random_happening(WIDTH).parts
+    path, parts = folder / ACTIONNESS, random_happening(WIDTH).parts
     if broken == "garbage":
         path.write_bytes(b"no tensors")
     elif broken == "names":
@@ -60,7 +60,7 @@ def test_a_file_that_does_not_fit_is_one_line(folder: Path, broken: str) -> None
     else:
         parts["change_F"] = parts["change_F"][1:] if broken == "shape" else parts["change_F"] * math.nan
         save_file(parts, path, metadata={"densevid": '{"format": 1}'})
-    with pytest.raises(InputError, match=HAPPENING) as error:
+    with pytest.raises(InputError, match=ACTIONNESS) as error:
         load_model(folder)
     assert "\n" not in str(error.value)
 
@@ -68,5 +68,5 @@ def test_a_file_that_does_not_fit_is_one_line(folder: Path, broken: str) -> None
 def test_what_is_no_number_is_not_written(tmp_path: Path) -> None:
     fit = Actionness(torch.tensor([math.inf]), torch.zeros(1), torch.zeros(1))
     with pytest.raises(InputError, match="value_F does not fit"):
-        fit.save(tmp_path / HAPPENING)
+        fit.save(tmp_path / ACTIONNESS)
     assert not list(tmp_path.iterdir())

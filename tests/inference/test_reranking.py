@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from densevid.data.vocabulary import EOS, PAD, SPECIAL_TOKENS
-from densevid.inference import search as module
-from densevid.inference.search import expected_similarity, similarity
+from densevid.inference import reranking as module
+from densevid.inference.reranking import expected_similarity, similarity
 from densevid.training.rewards import WordMatches
 
 LONGEST = 7

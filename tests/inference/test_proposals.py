@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from densevid.inference.proposals import Counting
+from densevid.inference.proposals import AnchorNumbering
 from densevid.model.anchors import AnchorGrid
 
 CPU = torch.device("cpu")
@@ -23,7 +23,7 @@ def test_the_same_anchor_under_another_number(
 ) -> None:
     grid, shared_steps = AnchorGrid.of(kernels, stride_factor), max(steps) + more
     shared_A2 = grid.anchors(shared_steps)
-    numbers = Counting(grid, CPU)(shared_steps, torch.tensor(steps, dtype=torch.float64))
+    numbers = AnchorNumbering(grid, CPU)(shared_steps, torch.tensor(steps, dtype=torch.float64))
     for video, count in enumerate(steps):
         own_A2 = grid.anchors(count)
         own_A = torch.arange(len(own_A2))

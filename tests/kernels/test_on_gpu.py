@@ -1,7 +1,7 @@
 """On a GPU: float32 finds and says what a CPU does; kernels, graphs, batches and bfloat16 stay near it.
 
-python tests/inference/test_cuda.py               # also without pytest: a line each, exit code 1 if any fails
-python tests/inference/test_cuda.py company words # those checks alone that have one of these in their names
+python tests/kernels/test_on_gpu.py              # also without pytest: a line each, exit code 1 if any fails
+python tests/kernels/test_on_gpu.py company words # those checks alone that have one of these in their names
 """
 
 from __future__ import annotations
@@ -31,14 +31,15 @@ from densevid.inference.captioner import Captioner
 from densevid.inference.confidence import Calibration
 from densevid.inference.fitting.calibration import AS_IT_IS
 from densevid.inference.fitting.logistic import LogisticCurve
-from densevid.inference.generator import GeneratorLimits
 from densevid.inference.long_video import LongVideoCaptioner
-from densevid.inference.nms import best, walked
-from densevid.inference.search import NEVER_SAID, likeliest
+from densevid.inference.nms import best
+from densevid.inference.search import NEVER_GENERATED, most_likely
 from densevid.inference.summary import SummaryRules
 from densevid.intervals import suppress
+from densevid.kernels.caption_generator import PackedCaptionGenerator, PackedLimits
 from densevid.kernels.fused import KERNELS, AttentionTiling, Fused, TritonFused, has_triton, tiling_for
-from densevid.kernels.word_state import FlatMemory, KeyValueCache
+from densevid.kernels.proposal_generator import GraphedProposalGenerator, triton_suppress
+from densevid.kernels.word_state import KeyValueCache, RaggedMemory
 from densevid.tracks import FeatureTrack
 from helpers.random_models import WIDTH, random_happening, random_model, random_track
 
@@ -58,18 +59,28 @@ VARIANTS: list[Variant] = [
     ({"width": 64}, {"beam": 5, "mbr_weight": 0.8, "word_prior_weight": 3.0}),
 ]
 KINDS: list[dict[str, Any]] = [
-    {"kernels": (), "captured": False},
-    {"kernels": KERNELS, "captured": False},
-    {"kernels": KERNELS, "captured": True},
-    {"kernels": KERNELS, "captured": True, "attention": "cudnn"},
-    {"kernels": ("attend",), "captured": True},
+    {"kernels": (), "cuda_graphs": False},
+    {"kernels": KERNELS, "cuda_graphs": False},
+    {"kernels": KERNELS, "cuda_graphs": True},
+    {"kernels": KERNELS, "cuda_graphs": True, "attention": "cudnn"},
+    {"kernels": ("attend",), "cuda_graphs": True},
 ]
 
 
 def captioner(variant: Variant, precision: Any = "float32", **limits: Any) -> Captioner:
     device = torch.device("cuda")
-    chosen = replace(GeneratorLimits.of(device), spoken=1 << 14, **limits)
+    chosen = replace(PackedLimits.of(device), decoded_steps=1 << 14, **limits)
     return Captioner(random_model(*variant), device=device, precision=precision, limits=chosen)
+
+
+def fast_captions(made: Captioner) -> PackedCaptionGenerator:
+    assert isinstance(made.caption_generator, PackedCaptionGenerator)
+    return made.caption_generator
+
+
+def fast_proposals(made: Captioner) -> GraphedProposalGenerator:
+    assert isinstance(made.proposal_generator, GraphedProposalGenerator)
+    return made.proposal_generator
 
 
 def near(ours: CaptionedVideo, theirs: CaptionedVideo, what: str, digits: float = 1e-3) -> None:
@@ -86,7 +97,7 @@ def near(ours: CaptionedVideo, theirs: CaptionedVideo, what: str, digits: float 
 @torch.inference_mode()
 def nearest_to_a_whole_step(made: Captioner, track: FeatureTrack) -> float:
     """How near a selected border comes to where it would be rounded to another step; -1 is no anchor's."""
-    found, selection = made.finder(made.uploads([made.read(track)]))
+    found, selection = made.proposal_generator(made.uploads([made.read(track)]))
     anchors = selection.anchor_BK[selection.kept_BK]
     borders = found.proposals.intervals_BA2[0, anchors[anchors >= 0]]
     return float((borders - borders.round()).abs().min()) if len(borders) else 1.0
@@ -124,7 +135,7 @@ def check_borders_and_contrast_by_expected_words(compare: str) -> None:
             ours = next(replayed.captioned([track]))
             assert len(ours.score_P) == len(theirs.score_P)
             assert np.abs(ours.score_P - theirs.score_P).mean() < 0.05
-    assert not replayed.speaker.graphs.failed, replayed.speaker.graphs.failed
+    assert not fast_captions(replayed).graphs.failed, fast_captions(replayed).graphs.failed
 
 
 def check_confidence_asks_whether_anything_happens(windows: str) -> None:
@@ -148,8 +159,8 @@ def check_confidence_asks_whether_anything_happens(windows: str) -> None:
 def check_a_graph_says_the_same_every_time(variant: Variant) -> None:
     """Word for word what the launched form of the same kernels says: the arithmetic is the same."""
     eager, replayed = captioner(variant, "bfloat16"), captioner(variant, "bfloat16")
-    eager.speaker.graphs.enabled = False
-    graphs = replayed.speaker.graphs
+    fast_captions(eager).graphs.enabled = False
+    graphs = fast_captions(replayed).graphs
     for turn in range(3):
         for number, track in enumerate(TRACKS):
             what = f"turn {turn}, video {number} alone, captured {sorted(graphs.graphs, key=str)}"
@@ -158,10 +169,14 @@ def check_a_graph_says_the_same_every_time(variant: Variant) -> None:
             near(ours, theirs, f"turn {turn}, video {number} among all")
     kinds = {kind for kind, _ in graphs.graphs}
     assert not graphs.failed, graphs.failed
-    assert kinds >= ({"words"} if replayed.speaker.flat else set())
-    assert kinds >= ({"proposals"} if replayed.finder.replays else set())
-    straight = replayed.finder.replays and replayed.speaker.flat and variant[0].get("mask", "gated") != "discrete"
-    assert ("events" in kinds) == bool(straight and not replayed.rules.mask_floor), kinds
+    assert kinds >= ({"words"} if fast_captions(replayed).graphed else set())
+    assert kinds >= ({"proposals"} if fast_proposals(replayed).replays else set())
+    straight = (
+        fast_proposals(replayed).replays
+        and fast_captions(replayed).graphed
+        and variant[0].get("mask", "gated") != "discrete"
+    )
+    assert ("events" in kinds) == bool(straight and not replayed.behavior.mask_floor), kinds
 
 
 def check_bfloat16_finds_the_same_and_is_nearly_as_sure(variant: Variant) -> None:
@@ -190,7 +205,7 @@ def check_company_and_batches_change_nothing(variant: Variant) -> None:
 def check_suppression_by_a_kernel(candidates: int) -> None:
     generator = torch.Generator().manual_seed(candidates)
     overlapping = (torch.rand(5, candidates, candidates, generator=generator) < 0.05).cuda()
-    assert torch.equal(walked(overlapping), suppress(overlapping))
+    assert torch.equal(triton_suppress(overlapping), suppress(overlapping))
 
 
 def check_reading_a_memory(width: int) -> None:
@@ -201,12 +216,10 @@ def check_reading_a_memory(width: int) -> None:
     rows = torch.randn(int(slots.sum()), width, device="cuda", dtype=torch.bfloat16)
     log_count = torch.randn(len(rows), device="cuda")
     query = (torch.randn(8, len(slots), width, device="cuda") / 8).bfloat16().transpose(0, 1)
-    theirs = Fused().attended_flat(query.float(), FlatMemory((rows.float(),), log_count, first, slots), 0)
-    for reading in (tiling_for(10), tiling_for(2976), AttentionTiling(32, 4, 2, 4), AttentionTiling(32, 4, 3, 1)):
-        ours = TritonFused(reading=reading).attended_flat(query, FlatMemory((rows,), log_count, first, slots), 0)
-        torch.testing.assert_close(
-            ours.float(), theirs, atol=2e-2, rtol=2e-2, msg=lambda said, r=reading: f"{r} {said}"
-        )
+    theirs = Fused().ragged_attention(query.float(), RaggedMemory((rows.float(),), log_count, first, slots), 0)
+    for tiling in (tiling_for(10), tiling_for(2976), AttentionTiling(32, 4, 2, 4), AttentionTiling(32, 4, 3, 1)):
+        ours = TritonFused(tiling=tiling).ragged_attention(query, RaggedMemory((rows,), log_count, first, slots), 0)
+        torch.testing.assert_close(ours.float(), theirs, atol=2e-2, rtol=2e-2, msg=lambda said, r=tiling: f"{r} {said}")
 
 
 def check_words_so_far(width: int) -> None:
@@ -216,11 +229,11 @@ def check_words_so_far(width: int) -> None:
         KeyValueCache(*([torch.zeros(shape, device="cuda", dtype=torch.bfloat16)] for _ in range(2)), place.clone())
         for _ in range(2)
     )
-    said_LL = torch.ones(24, 24, dtype=torch.bool, device="cuda").tril()
+    causal_LL = torch.ones(24, 24, dtype=torch.bool, device="cuda").tril()
     for _ in range(20):
         projected = torch.randn(200, 3 * width, device="cuda", dtype=torch.bfloat16)
         seen, want = (
-            fused.words_so_far(projected, said, 0, 0.2, said_LL)
+            fused.causal_attention(projected, said, 0, 0.2, causal_LL)
             for fused, said in ((TritonFused(), ours), (Fused(), theirs))
         )
         torch.testing.assert_close(seen, want, atol=3e-2, rtol=3e-2)
@@ -228,11 +241,11 @@ def check_words_so_far(width: int) -> None:
         theirs.position_1 += 1
 
 
-def check_the_likeliest_word(words: int) -> None:
+def check_the_most_likely_word(words: int) -> None:
     logits = torch.randn(300, words, device="cuda") * 4
-    number, log = likeliest(logits.clone(), NEVER_SAID)
-    best = logits[:, NEVER_SAID:].log_softmax(dim=1).max(dim=1)
-    assert torch.equal(number, best.indices + NEVER_SAID)
+    number, log = most_likely(logits.clone(), NEVER_GENERATED)
+    best = logits[:, NEVER_GENERATED:].log_softmax(dim=1).max(dim=1)
+    assert torch.equal(number, best.indices + NEVER_GENERATED)
     torch.testing.assert_close(log, best.values, atol=1e-5, rtol=1e-5)
 
 
@@ -261,7 +274,7 @@ CHECKS: list[tuple[Callable[[Any], None], list[Any]]] = [
     (check_suppression_by_a_kernel, [1, 7, 200, 512, 744]),
     (check_reading_a_memory, [64, 100, 512, 1024]),
     (check_words_so_far, [96, 512, 1024]),
-    (check_the_likeliest_word, [34, 4004, 9000]),
+    (check_the_most_likely_word, [34, 4004, 9000]),
     (check_float32_is_that_of_a_cpu, VARIANTS),
     (check_borders_and_contrast_by_expected_words, ["words", "features"]),
     (check_confidence_asks_whether_anything_happens, ["one window", "several"]),

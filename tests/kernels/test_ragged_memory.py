@@ -13,8 +13,8 @@ import torch
 from densevid.data.vocabulary import EOS
 from densevid.inference.batches import CaptionedVideo
 from densevid.inference.captioner import Captioner
-from densevid.inference.generator import GeneratorLimits
-from densevid.kernels.cuda_graphs import FlatSentences, Graphs, rounded
+from densevid.kernels.caption_generator import PackedCaptionGenerator, PackedLimits
+from densevid.kernels.cuda_graphs import GraphedDecoder, Graphs, rounded
 from densevid.kernels.fused import Fused, TritonFused
 from densevid.kernels.packed_encoder import EventEncoder
 from helpers.random_models import random_model, random_track
@@ -32,13 +32,14 @@ VARIANTS: list[tuple[dict[str, Any], dict[str, Any]]] = [
 FUSED = ["torch", pytest.param("triton", marks=pytest.mark.skipif(not INTERPRETED, reason="needs TRITON_INTERPRET=1"))]
 
 
-def flat_captioner(variant: tuple[dict[str, Any], dict[str, Any]], fused: Fused, rows: int = 4000) -> Captioner:
+def ragged_captioner(variant: tuple[dict[str, Any], dict[str, Any]], fused: Fused, rows: int = 4000) -> Captioner:
     """A captioner on a CPU that speaks as on a GPU, without graphs."""
-    captioner = Captioner(random_model(*variant), limits=GeneratorLimits(400, rows, 20, 4, beams=True))
-    speaker = captioner.speaker
-    assert speaker.decoder is not None and isinstance(speaker.encode, EventEncoder)
-    speaker.decoder.fused = speaker.encode.fused = fused
-    speaker.flat = FlatSentences(speaker.decoder, speaker.rules, Graphs(enabled=False), rows)
+    captioner = Captioner(random_model(*variant), limits=PackedLimits(400, rows, 20, 4, packed_beams=True))
+    generator = captioner.caption_generator
+    assert isinstance(generator, PackedCaptionGenerator)
+    assert generator.decoder is not None and isinstance(generator.encode, EventEncoder)
+    generator.decoder.fused = generator.encode.fused = fused
+    generator.graphed = GraphedDecoder(generator.decoder, generator.behavior, Graphs(enabled=False), rows)
     return captioner
 
 
@@ -55,23 +56,23 @@ def test_flat_and_grouped_say_the_same(variant: Any, fused: str, rows: int) -> N
     if fused == "triton":  # by the interpreter every word is slow
         variant = (variant[0], variant[1] | {"max_words": 2, "min_proposals": 4, "max_proposals": 4})
     want = Captioner(random_model(*variant)).captioned(tracks)
-    flat = flat_captioner(variant, Fused() if fused == "torch" else TritonFused(), rows)
+    flat = ragged_captioner(variant, Fused() if fused == "torch" else TritonFused(), rows)
     for ours, theirs in zip(flat.captioned(tracks), want, strict=True):
         same(ours, theirs)
 
 
 def test_a_sentence_that_has_ended_reads_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    captioner = flat_captioner(({}, {"max_words": 30}), Fused())
+    captioner = ragged_captioner(({}, {"max_words": 30}), Fused())
     with torch.no_grad():
         captioner.model.caption_decoder.words.bias[EOS] = 0.5
     read: list[int] = []
-    attended = Fused.attended_flat
+    attended = Fused.ragged_attention
 
     def counted(self: Fused, query: torch.Tensor, memory: Any, index: int) -> torch.Tensor:
         read.append(int(memory.slots_P.sum()))
         return attended(self, query, memory, index)
 
-    monkeypatch.setattr(Fused, "attended_flat", counted)
+    monkeypatch.setattr(Fused, "ragged_attention", counted)
     (found,) = captioner.captioned([random_track(40)])
     lengths = [len(sentence.split()) for sentence in found.sentences]
     assert min(lengths) < max(lengths) and read == sorted(read, reverse=True) and read[-1] < read[0] / 2

@@ -40,10 +40,12 @@ def test_with_all_the_weight_the_sentence_is_the_worthiest_of_the_beam(loaded: L
         video = plain.model.encode(features, torch.ones(1, 20, dtype=torch.bool))
         mask = plain.model.segment_mask(steps, 20, torch.full((len(steps),), 20.0))
         rows = torch.zeros(len(steps), dtype=torch.long)
-        beams = plain.speaker(video, mask, rows)
-        worth = expected.worth(expected.of(features, torch.tensor([20]), mask, rows), beams.words_PKL)
+        beams = plain.caption_generator(video, mask, rows)
+        worth = expected.fit_of_sentences(
+            expected.word_scores(features, torch.tensor([20]), mask, rows), beams.words_PKL
+        )
         best = beams.words_PKL[torch.arange(len(steps)), worth.argmax(dim=1)]
-    assert told == plain.texts(best)
+    assert told == plain.detokenize(best)
 
 
 def test_it_says_the_same_whatever_shares_its_batch(loaded: LoadedModel) -> None:

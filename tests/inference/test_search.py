@@ -9,7 +9,8 @@ import torch
 
 from densevid.config import Config, InferenceConfig
 from densevid.data.vocabulary import EOS, INIT, PAD
-from densevid.inference.search import beam_search, chosen, greedy, sentences
+from densevid.inference.reranking import choose_sentences, generate_sentences
+from densevid.inference.search import beam_search, greedy
 from densevid.model.masked_transformer import EncodedVideo, MaskedTransformer
 from densevid.training.rewards import WordMatches
 
@@ -47,11 +48,11 @@ def every_sentence(longest: int) -> list[list[int]]:
 
 
 @torch.inference_mode()
-def test_agreement_says_what_is_most_like_all_sentences(model: MaskedTransformer, video: EncodedVideo) -> None:
+def test_mbr_takes_the_sentence_most_similar_to_all(model: MaskedTransformer, video: EncodedVideo) -> None:
     """The beam holds every sentence there is, so the choice can be made by counting words."""
     config = InferenceConfig(beam=60, max_words=3, mbr_weight=0.7)
     beams = beam_search(model, model.begin_caption(video, torch.ones(EVENTS, 8)), EVENTS, config)
-    found = chosen(beams, config).words_PL
+    found = choose_sentences(beams, config).words_PL
     candidates = every_sentence(3)
     texts = [tuple(str(word) for word in words if word != EOS) for words in candidates]
     matches = WordMatches([[text] for text in texts])
@@ -70,7 +71,7 @@ def test_a_wide_beam_finds_the_best_of_all_sentences(
 ) -> None:
     config = InferenceConfig(beam=60, max_words=3, length_penalty=penalty)
     beams = beam_search(model, model.begin_caption(video, torch.ones(EVENTS, 8)), EVENTS, config)
-    found = chosen(beams, config).words_PL
+    found = choose_sentences(beams, config).words_PL
     for event, words in enumerate(found.tolist()):
         candidates = every_sentence(3)
         values = [log_probability(model, video, event, s) / len(s) ** penalty for s in candidates]
@@ -94,7 +95,7 @@ def test_nothing_is_said_twice_when_forbidden(
     model: MaskedTransformer, video: EncodedVideo, size: int, beam: int
 ) -> None:
     config = InferenceConfig(beam=beam, max_words=8, no_repeat=size)
-    found = sentences(model, model.begin_caption(video, torch.ones(EVENTS, 8)), EVENTS, config).words_PL
+    found = generate_sentences(model, model.begin_caption(video, torch.ones(EVENTS, 8)), EVENTS, config).words_PL
     for words in found.tolist():
         said = [word for word in words if word not in (PAD, EOS)]
         runs = [tuple(said[i : i + size]) for i in range(len(said) - size + 1)]
@@ -105,7 +106,7 @@ def test_nothing_is_said_twice_when_forbidden(
 def test_a_sentence_ends_once(model: MaskedTransformer, video: EncodedVideo) -> None:
     for beam in (1, 3):
         config = InferenceConfig(beam=beam, max_words=12)
-        found = sentences(model, model.begin_caption(video, torch.ones(EVENTS, 8)), EVENTS, config)
+        found = generate_sentences(model, model.begin_caption(video, torch.ones(EVENTS, 8)), EVENTS, config)
         for words in found.words_PL.tolist():
             if EOS in words:
                 assert set(words[words.index(EOS) + 1 :]) <= {PAD}

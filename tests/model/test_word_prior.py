@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import save_file
 
-from densevid.checkpoint import EXPECTED_WORDS, LoadedModel, load_model, save_model
+from densevid.checkpoint import WORD_PRIOR, LoadedModel, load_model, save_model
 from densevid.errors import InputError
 from densevid.model.priors import WordPrior
 from helpers.random_models import random_expected_words, random_model
@@ -27,15 +27,15 @@ def made() -> WordPrior:
 def test_what_is_expected_is_that_of_the_mean_under_the_mask() -> None:
     expected, features = made(), torch.randn(2, 5, FEATURES, generator=torch.Generator().manual_seed(1))
     mask = torch.tensor([[0.0, 1, 1, 0, 0], [0.2, 0.2, 0.2, 0.2, 0.2], [0, 0, 0, 0.5, 1]])
-    found = expected.of(features, torch.tensor([5, 5]), mask, torch.tensor([1, 0, 0]))
+    found = expected.word_scores(features, torch.tensor([5, 5]), mask, torch.tensor([1, 0, 0]))
     means = [features[1, 1:3].mean(0), features[0].mean(0), (0.5 * features[0, 3] + features[0, 4]) / 1.5]
     for row, mean in zip(found, means, strict=True):
-        torch.testing.assert_close(row, (mean - expected.usual_F) @ expected.directions_FR @ expected.words_RV)
+        torch.testing.assert_close(row, (mean - expected.mean_F) @ expected.directions_FR @ expected.words_RV)
 
 
 def test_a_mask_of_nothing_expects_nothing() -> None:
     """The release's masks may be negative, zero, or reach beyond the end of a video."""
-    found = made().of(
+    found = made().word_scores(
         torch.randn(1, 5, FEATURES), torch.tensor([3]), torch.tensor([[-1.0, -2, 0, 1, 0]]), torch.tensor([0])
     )
     assert bool((found == 0).all())
@@ -46,7 +46,7 @@ def test_the_worth_of_sentences_is_that_of_their_distinct_words(sentences: list[
     expected = made()
     expected_PV = torch.randn(1, WORDS, generator=torch.Generator().manual_seed(2))
     expected_PV[:, :4] = 0
-    worth = expected.worth(expected_PV, torch.tensor([sentences]))[0]
+    worth = expected.fit_of_sentences(expected_PV, torch.tensor([sentences]))[0]
     for found, sentence in zip(worth.tolist(), sentences, strict=True):
         words = [word for word in set(sentence) if word >= 4]
         size = math.sqrt(sum(float(expected.rarity_V[word]) ** 2 for word in words))
@@ -68,17 +68,17 @@ def test_it_travels_with_the_model(loaded: LoadedModel, tmp_path: Path) -> None:
     save_model(tmp_path / "model", loaded, {}, half_precision=True)
     rounded = load_model(tmp_path / "model").word_prior
     assert rounded is not None and torch.equal(rounded.words_RV, loaded.word_prior.words_RV.half().float())
-    huge = replace(loaded.word_prior, usual_F=loaded.word_prior.usual_F + 1e5)
+    huge = replace(loaded.word_prior, mean_F=loaded.word_prior.mean_F + 1e5)
     with pytest.raises(InputError, match="does not fit"):
         save_model(tmp_path / "other", replace(loaded, word_prior=huge), {}, half_precision=True)
     assert not (tmp_path / "other").exists()
-    assert load_model(tmp_path / "model").expected_on(torch.device("cpu")) is not None
+    assert load_model(tmp_path / "model").word_prior_on(torch.device("cpu")) is not None
 
 
 @pytest.mark.parametrize("broken", ["garbage", "names", "format", "shape", "nan"])
 def test_a_file_that_does_not_fit_is_one_line(loaded: LoadedModel, tmp_path: Path, broken: str) -> None:
     save_model(tmp_path / "model", loaded, {})
-    path = tmp_path / "model" / EXPECTED_WORDS
+    path = tmp_path / "model" / WORD_PRIOR
     assert loaded.word_prior is not None
     parts = {name: part.clone() for name, part in loaded.word_prior.parts.items()}
     if broken == "garbage":
@@ -90,6 +90,6 @@ def test_a_file_that_does_not_fit_is_one_line(loaded: LoadedModel, tmp_path: Pat
     else:
         parts["rarity_V"] = parts["rarity_V"][:-1] if broken == "shape" else parts["rarity_V"] * math.nan
         save_file(parts, path, metadata={"densevid": '{"format": 1}'})
-    with pytest.raises(InputError, match=EXPECTED_WORDS) as error:
+    with pytest.raises(InputError, match=WORD_PRIOR) as error:
         load_model(tmp_path / "model")
     assert "\n" not in str(error.value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from densevid.kernels.folded_heads import FoldedHeads, proposer
+from densevid.kernels.proposal_generator import FoldedHeads, folded_proposals
 from densevid.model.anchors import AnchorGrid
 from densevid.model.proposal_decoder import ProposalDecoder
 
@@ -28,4 +28,4 @@ def test_folded_heads_are_the_modules(released: bool, steps: int) -> None:
 
 def test_a_single_convolution_has_nothing_to_fold() -> None:
     decoder = ProposalDecoder(AnchorGrid.of([2], None), 12, procnets=True).eval()
-    assert proposer(decoder, folded=True) is decoder
+    assert folded_proposals(decoder) is decoder
