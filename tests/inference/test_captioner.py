@@ -76,13 +76,13 @@ def test_company_changes_no_anchor_and_no_mask(captioner: Captioner, monkeypatch
     tracks = [random_track(steps, steps) for steps in (40, 13, 29, 1, 31)]
     alone = [next(captioner.captioned([track])) for track in tracks]
     applied: list[tuple[torch.Tensor, torch.Tensor]] = []
-    speak = CaptionGenerator.__call__
+    generate = type(captioner.caption_generator).__call__
 
     def noted(self: CaptionGenerator, video: Any, mask_PT: torch.Tensor, video_P: torch.Tensor, *rest: Any) -> Any:
         applied.append((mask_PT, video_P))
-        return speak(self, video, mask_PT, video_P, *rest)
+        return generate(self, video, mask_PT, video_P, *rest)
 
-    monkeypatch.setattr(CaptionGenerator, "__call__", noted)
+    monkeypatch.setattr(type(captioner.caption_generator), "__call__", noted)
     captioner.steps_at_once = 200
     together = list(captioner.captioned(tracks))
     mask_PT, video_P = applied[0]  # those after it are some of these

@@ -1,8 +1,8 @@
 """Fit a model's word prior and actionness to its training data, and write them into the model folder.
 
-The word prior (MODEL_DIR/expected_words.safetensors) reranks sentences of a beam (`inference.word_prior_weight`), and
+The word prior (MODEL_DIR/word_prior.safetensors) reranks sentences of a beam (`inference.word_prior_weight`), and
 its similarity space finds changes of content within a video (`inference.similarity_space`). Where the data holds videos
-without events, or clips without captions, actionness (MODEL_DIR/happening.safetensors) separates them from the others,
+without events, or clips without captions, actionness (MODEL_DIR/actionness.safetensors) separates them from the others,
 and a confidence that is fitted after it uses it. This takes seconds, or a minute with thousands of features. A
 calibration that was there before is out of date then: run `densevid calibrate` again.
 

@@ -112,7 +112,7 @@ def test_the_strength_of_the_ridge_is_that_of_generalised_cross_validation() -> 
 def test_what_is_seen_makes_its_word_expected(data: tuple[Made, Annotations], vocabulary: Vocabulary) -> None:
     expected = fit_word_prior(data[0], data[1], vocabulary)
     seen = torch.tensor([[8.0, 5, 0, 0, 0], [5.0, 8, 0, 0, 0]])[None]  # a cat that runs, a dog that sleeps
-    sure = expected.of(seen, torch.tensor([2]), torch.eye(2), torch.zeros(2, dtype=torch.long))[:, 4:8]
+    sure = expected.word_scores(seen, torch.tensor([2]), torch.eye(2), torch.zeros(2, dtype=torch.long))[:, 4:8]
     assert (sure > 0).tolist() == [[False, True, True, False], [True, False, False, True]]
 
 
