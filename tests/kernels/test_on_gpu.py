@@ -20,11 +20,10 @@ if __name__ == "__main__":
     tests = Path(__file__).resolve().parents[1]
     sys.path[:0] = [str(tests), str(tests.parent / "src")]
 
-from benchmarks.inference_figures import agreement
-from benchmarks.inference_subject import Asked, random_tracks
-from benchmarks.inference_subject import random_model as paper_model
-
 from benchmarks.inference_parts import part_lines
+from benchmarks.inference_runs import agreement
+from benchmarks.inference_workload import Workload, random_tracks
+from benchmarks.inference_workload import random_model as paper_model
 from benchmarks.plain_captioner import PlainCaptioner
 from densevid.inference.batches import CaptionedVideo
 from densevid.inference.captioner import Captioner
@@ -251,7 +250,7 @@ def check_the_most_likely_word(words: int) -> None:
 
 def check_the_papers_configuration(mask: str) -> None:
     """Events to one step and sentences of the plain version: float32 all, bfloat16 nearly all."""
-    loaded = paper_model(Asked(2, 186, 480, 20, mask))
+    loaded = paper_model(Workload(2, 186, 480, 20, mask))
     tracks = random_tracks(loaded.config, 2, 480)
     plain = PlainCaptioner(loaded, device="cuda")
     theirs = [plain.caption(track) for track in tracks]
@@ -266,7 +265,7 @@ def check_the_papers_configuration(mask: str) -> None:
 
 
 def check_the_parts_of_the_bench_run(quick: str) -> None:
-    lines = part_lines(paper_model(Asked(1, 12, 48, 6, "gated", quick=True)), torch.device("cuda"), 8)
+    lines = part_lines(paper_model(Workload(1, 12, 48, 6, "gated", quick=True)), torch.device("cuda"), 8)
     assert len(lines) > 15 and not [line for line in lines[1:] if ": " in line], lines
 
 
