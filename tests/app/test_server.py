@@ -8,7 +8,6 @@ import json
 import re
 import socket
 import sys
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -25,6 +24,7 @@ from densevid.app.settings import Limits, Settings
 from helpers.made_videos import constant, make_video
 from helpers.running_server import Answer, Running, running, served
 from helpers.tiny_captioner import write_tiny_model
+from helpers.waiting import LIMIT_SECONDS, wait_until
 
 SCRIPT = Path(__file__).parents[1] / "helpers" / "play_captioner.py"
 VIDEO = {"content_type": "video/mp4"}
@@ -48,22 +48,22 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 @pytest.fixture(scope="module")
 def done(server: Running, content: bytes) -> dict[str, Any]:
-    return wait(server, server.ask("POST", "/jobs?name=a%3Cb%3E.mp4", content, **VIDEO).told["id"])
+    return wait(server, server.ask("POST", "/jobs?name=a%3Cb%3E.mp4", content, **VIDEO).json["id"])
 
 
 def wait(server: Running, id: str) -> dict[str, Any]:
-    end = time.monotonic() + 30
-    while (job := server.ask("GET", f"/jobs/{id}").told)["state"] not in ("done", "failed"):
-        assert time.monotonic() < end, job
-        time.sleep(0.05)
-    return dict(job)
+    def finished() -> dict[str, Any] | None:
+        job = server.ask("GET", f"/jobs/{id}").json
+        return dict(job) if job["state"] in ("done", "failed") else None
+
+    return wait_until(finished) or {}
 
 
 def check(answer: Answer, status: int, schema: str) -> Any:
     assert answer.status == status, answer.body
     described = openapi()
-    jsonschema.validate(answer.told, {"$ref": f"#/components/schemas/{schema}", "components": described["components"]})
-    return answer.told
+    jsonschema.validate(answer.json, {"$ref": f"#/components/schemas/{schema}", "components": described["components"]})
+    return answer.json
 
 
 def folders(server: Running) -> set[str]:
@@ -162,19 +162,14 @@ def test_an_upload_that_breaks_off_leaves_nothing(server: Running) -> None:
     with socket.create_connection(("127.0.0.1", server.port)) as client:
         head = "POST /jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: video/mp4\r\nContent-Length: 500000\r\n\r\n"
         client.sendall(head.encode() + b"x" * 100_000)
-        end = time.monotonic() + 10
-        while not any(name.endswith(".part") for name in folders(server)):
-            assert time.monotonic() < end
-            time.sleep(0.02)
-    while folders(server) != before:
-        assert time.monotonic() < end
-        time.sleep(0.02)
+        wait_until(lambda: any(name.endswith(".part") for name in folders(server)))
+    wait_until(lambda: folders(server) == before)
 
 
 def test_a_silent_sender_is_given_up(tmp_path: Path) -> None:
     with (
         running(settings_for(tmp_path, silence_seconds=0.3)) as server,
-        socket.create_connection(("127.0.0.1", server.port), timeout=10) as client,
+        socket.create_connection(("127.0.0.1", server.port), timeout=LIMIT_SECONDS) as client,
     ):
         client.sendall(b"POST /jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 50\r\n\r\nxx")
         assert client.recv(100).startswith(b"HTTP/1.1 408")
@@ -195,11 +190,11 @@ def test_twenty_at_once_are_all_answered_and_done(server: Running, content: byte
     with ThreadPoolExecutor(20) as pool:
         answers = list(pool.map(lambda n: server.ask("POST", f"/jobs?name={n}", content, **VIDEO), range(20)))
     assert [answer.status for answer in answers] == [201] * 20
-    ids = [answer.told["id"] for answer in answers]
+    ids = [answer.json["id"] for answer in answers]
     assert {wait(server, id)["state"] for id in ids} == {"done"}
     query = "&".join(f"id={id}" for id in [*ids, "0" * 32])
     assert [job["id"] for job in check(server.ask("GET", f"/jobs?{query}"), 200, "Jobs")["jobs"]] == ids
-    assert server.ask("GET", "/jobs").told == {"jobs": []}, "nobody is told of the jobs of others"
+    assert server.ask("GET", "/jobs").json == {"jobs": []}, "nobody sees the jobs of others"
 
 
 @pytest.mark.parametrize(
@@ -292,7 +287,7 @@ def test_names_of_the_server_are_checked(tmp_path: Path) -> None:
 def test_the_description_names_every_route_and_no_other(server: Running) -> None:
     described = openapi()
     check(server.ask("GET", "/limits"), 200, "Limits")
-    assert server.ask("GET", "/openapi.json").told == json.loads(json.dumps(described))
+    assert server.ask("GET", "/openapi.json").json == json.loads(json.dumps(described))
     undescribed = {"/", "/page/{name}", "/api", "/openapi.json"}
     routes = {(route.path, method.lower()) for route in routed_app(server.jobs).routes for method in route.methods}  # type: ignore[attr-defined]
     of_api = {(path, method) for path, method in routes if path not in undescribed and method != "head"}
@@ -311,10 +306,10 @@ def test_pages_ask_nothing_of_the_outside(server: Running) -> None:
 
 
 def test_a_request_that_is_none_is_answered(server: Running) -> None:
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=LIMIT_SECONDS) as client:
         client.sendall(b"\x16\x03\x01 what is this\r\n\r\n")
         assert client.recv(100).startswith(b"HTTP/1.1 400")
-    connection = http.client.HTTPConnection("127.0.0.1", server.port)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=LIMIT_SECONDS)
     connection.putrequest("POST", "/jobs", skip_host=True)
     connection.putheader("Content-Length", "5")
     connection.endheaders()
@@ -335,7 +330,7 @@ def test_a_large_upload_never_is_in_memory(tmp_path: Path, as_form: bool) -> Non
     model = write_tiny_model(tmp_path / "model")
     with served(tmp_path / "work", "--model", str(model)) as (address, process):
         before = most_megabytes(process.pid)
-        connection = http.client.HTTPConnection(address.removeprefix("http://"), timeout=120)
+        connection = http.client.HTTPConnection(address.removeprefix("http://"), timeout=LIMIT_SECONDS)
         body = itertools.chain([front], itertools.repeat(block, blocks), [back])
         connection.request("POST", "/jobs", body, {"Content-Type": kind, "Content-Length": str(length)})
         answer = connection.getresponse()

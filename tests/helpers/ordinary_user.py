@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from helpers.waiting import LIMIT_SECONDS
+
 POWERS = "-dac_override,-dac_read_search"  # what lets root open everything
 
 
@@ -22,4 +24,4 @@ def run_as_ordinary_user(words: Sequence[str | Path], **environment: str) -> sub
         if setpriv is None:
             pytest.skip("root may do everything, and there is no setpriv to give that up")
         command = [setpriv, f"--bounding-set={POWERS}", *command]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, env={**os.environ, **environment})
+    return subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_SECONDS, env={**os.environ, **environment})

@@ -1,6 +1,8 @@
-"""Plays the part of `densevid caption` in the tests of the queue: the same protocol, and every way to go wrong.
+"""A stand-in for `densevid caption` in the tests of the queue: the same protocol, and every way to fail.
 
 python play_captioner.py MODE VIDEO OUT
+
+In the mode `held` it waits half-way for a file `go`, in OUT or in the folder that holds OUT.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from pathlib import Path
 mode, video, out = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
 
 
-def say(stage: str, done: float) -> None:
+def report(stage: str, done: float) -> None:
     print(json.dumps({"stage": stage, "done": done}), file=sys.stderr, flush=True)
 
 
@@ -29,15 +31,16 @@ def started() -> int:
 
 
 times = started()
-say("decode", 0.5)
-say("features", 0.25)
+report("decode", 0.5)
+report("features", 0.25)
 if mode == "hang" or (mode == "hang-once" and times == 1):
-    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    child = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
     (out / "child.part").write_text(str(child.pid))
     (out / "child.part").rename(out / "child")  # whole, or not there: tests wait for it and read it at once
-    time.sleep(600)
-elif mode == "slow":
-    time.sleep(0.3)
+    signal.pause()
+elif mode == "held":
+    while not any((folder / "go").exists() for folder in (out, out.parent)):
+        time.sleep(0.01)
 elif mode == "bad":
     print(f"densevid: {video}: holds only sound, there is nothing to see in it", file=sys.stderr)
     raise SystemExit(2)
@@ -50,6 +53,6 @@ elif mode == "chatter":
     print('{"stage": "sentences"}\n{"stage": 3, "done": 1}\n{"stage": "decode", "done": 0.1}\n[]\n{', file=sys.stderr)
 elif mode == "killed":
     os.kill(os.getpid(), signal.SIGKILL)
-say("sentences", 1.0)
+report("sentences", 1.0)
 for ending in ("html", "json", "vtt"):
     (out / f"{video.stem}.densevid.{ending}").write_text(f"the {ending} of {video.stem}")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import http.client
 import json
+import os
 import re
 import socket
 import subprocess
@@ -21,18 +23,21 @@ import uvicorn
 from densevid.app.jobs import Jobs
 from densevid.app.server import create_app
 from densevid.app.settings import Settings
+from helpers.waiting import LIMIT_SECONDS, end
+
+HELD = Path(__file__).parent / "held"
 
 
 @dataclass
 class Answer:
-    """What came back."""
+    """The server's answer to one request."""
 
     status: int
     headers: dict[str, str]
     body: bytes
 
     @property
-    def told(self) -> Any:
+    def json(self) -> Any:
         return json.loads(self.body)
 
 
@@ -49,7 +54,7 @@ class Running:
         return f"http://127.0.0.1:{self.port}"
 
     def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=LIMIT_SECONDS)
         try:
             named = {name.replace("_", "-"): value for name, value in headers.items()}
             connection.request(method, path, body, named)
@@ -77,26 +82,40 @@ def running(settings: Settings, **options: Any) -> Iterator[Running]:
 
     thread = threading.Thread(target=lambda: asyncio.run(serve()))
     thread.start()
-    assert started.wait(20), "the server did not start"
+    assert started.wait(LIMIT_SECONDS), "the server did not start"
     jobs, server = ready[0]
     try:
         yield Running(listening.getsockname()[1], jobs)
     finally:
         server.should_exit = True
-        thread.join(20)
+        thread.join(LIMIT_SECONDS)
         listening.close()
+        assert not thread.is_alive(), "the server did not stop"
 
 
 @contextmanager
-def served(work: Path, *flags: str, port: int = 0) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """`densevid serve` as a user starts it; its address and its process."""
+def served(
+    work: Path, *flags: str, port: int = 0, hold_until: Path | None = None
+) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """`densevid serve` as a user starts it; its address and its process.
+
+    With `hold_until` no captioning begins before that file is there, so that a test can rely on a job that runs.
+    """
     command = [sys.executable, "-m", "densevid", "serve", "--port", str(port), "--work", str(work), *flags]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    held = {} if hold_until is None else {"PYTHONPATH": str(HELD), "DENSEVID_TEST_GO": str(hold_until)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, **held}) as process:
         try:
             assert process.stdout
             address = re.search(r"http://\S+", process.stdout.readline())
             assert address, "it did not start"
             yield address[0], process
         finally:
-            process.terminate()
-            process.wait(20)
+            end(process)
+
+
+def unused_port() -> int:
+    """A port below those that systems hand out by themselves, so that it stays free between two servers of a test."""
+    for port in range(20_000 + os.getpid() % 10_000, 32_000):
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    raise AssertionError("no port is free")

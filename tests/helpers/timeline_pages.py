@@ -1,10 +1,11 @@
-"""A timeline page in a browser: its state, as scripts tell it, and waiting for it."""
+"""The state of a timeline page in a browser, in JavaScript."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
+
+from helpers.browsers import frames
 
 Opened = Callable[..., Any]
 TIME = "document.querySelector('video').currentTime"
@@ -12,9 +13,11 @@ PAUSED = "document.querySelector('video').paused"
 PLACE = "[...document.querySelectorAll('.list > li')].findIndex((item) => item.ariaCurrent)"
 
 
-def wait_until(page: Any, condition: str) -> None:
-    """Ask until it is so; the page's own policy forbids Playwright to wait inside it."""
-    deadline = time.monotonic() + 10
-    while not page.evaluate(condition):
-        assert time.monotonic() < deadline, f"never: {condition}; now {page.evaluate(f'[{TIME}, {PAUSED}, {PLACE}]')}"
-        page.wait_for_timeout(40)
+def point_at(page: Any, selector: str) -> Any:
+    """Move the pointer there and return the card that then shows; scrolling comes first, as it hides the card."""
+    page.locator(selector).scroll_into_view_if_needed()
+    frames(page)
+    page.hover(selector)
+    card = page.locator(".card")
+    card.wait_for(state="visible")
+    return card

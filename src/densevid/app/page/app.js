@@ -11,11 +11,13 @@ const entries = []; // newest last
 const element = (id) => document.getElementById(id);
 let limit = 0;
 let arrived = false; // the server has told its limits and what became of the jobs of earlier visits
-let polling = 0;
+let polling = 0; // the timer of the next question
+let asking = false; // a question is under way: answers never overtake each other
 let unanswered = 0;
 
 const active = (entry) => entry.id && !["done", "failed"].includes(entry.state);
 const entryOf = (id) => entries.find((entry) => entry.id === id);
+const unshown = () => known().filter((id) => !entryOf(id)); // from an earlier visit or another tab
 
 function long(seconds) {
   const units = [[3600, "hour"], [60, "minute"], [1, "second"]];
@@ -100,18 +102,23 @@ function take(files) {
 function enter(entry, job) {
   change(entry, job);
   if (!entries.includes(entry)) return api.remove(job.id).catch(() => {}); // cancelled in the last moment
-  keep(job.id);
+  keep(job.id, job.created);
   poll();
 }
 
 // One question for all jobs that are not over, again and again while there are any.
 function poll() {
   clearTimeout(polling);
-  polling = setTimeout(async () => {
-    if (arrived && !entries.some(active)) return;
-    await (arrived ? look() : arrive()).catch(unheard);
-    poll();
-  }, POLL * Math.min(2 ** unanswered, 16));
+  polling = setTimeout(question, POLL * Math.min(2 ** unanswered, 16));
+}
+
+async function question() {
+  if (asking) return; // whoever asks polls again afterwards
+  if (arrived && !entries.some(active) && !unshown().length) return;
+  asking = true;
+  await (arrived ? look() : arrive()).catch(unheard);
+  asking = false;
+  poll();
 }
 
 function unheard(error) {
@@ -125,6 +132,7 @@ function heard() {
 }
 
 async function look() {
+  await recall();
   const asked = entries.filter(active);
   const jobs = await api.jobs(asked.map((entry) => entry.id));
   heard();
@@ -132,11 +140,12 @@ async function look() {
   present.forEach((entry) => receive(entry, jobs.find((job) => job.id === entry.id)));
 }
 
-// Jobs that are known and not shown yet come from an earlier visit or from another tab; some are gone by now.
+// Shows the jobs that are known and not shown yet; some are gone by now.
 async function recall() {
-  const missing = known().filter((id) => !entryOf(id));
-  const jobs = missing.length ? await api.jobs(missing) : [];
-  for (const id of missing) {
+  const missing = unshown();
+  const jobs = await api.jobs(missing);
+  const still = known(); // another tab may have deleted some in the meantime
+  for (const id of missing.filter((id) => still.includes(id))) {
     const job = jobs.find((found) => found.id === id);
     if (job) bring(job);
     else drop(id);
@@ -179,7 +188,7 @@ async function route() {
 async function ask(id) {
   const [job] = await api.jobs([id]);
   if (!job) return null;
-  keep(id);
+  keep(id, job.created);
   return bring(job);
 }
 
@@ -224,11 +233,10 @@ async function arrive() {
 
 // What another tab sent is shown here too, and what it deleted is not any more.
 function followOtherTabs() {
-  onOtherTab(async () => {
+  onOtherTab(() => {
     const ids = known();
     entries.filter((entry) => entry.id && !ids.includes(entry.id)).forEach(hide);
-    await recall().catch(() => {});
-    poll();
+    question();
   });
 }
 
@@ -236,7 +244,7 @@ function begin() {
   listenForFiles();
   followOtherTabs();
   addEventListener("hashchange", () => route().catch((error) => trouble(error.message)));
-  arrive().catch(unheard).finally(poll);
+  question();
 }
 
 begin();
