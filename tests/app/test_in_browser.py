@@ -163,7 +163,9 @@ def test_a_real_video_becomes_a_timeline_that_seeks(visit: Callable[[str], Page]
 def test_a_video_that_browsers_do_not_play_is_made_into_one(
     visit: Callable[[str], Page], model: Path, tmp_path: Path, ending: str, codec: str
 ) -> None:
-    old = make_video(tmp_path / f"old.{ending}", constant(3.0, fps=10), codec=codec, options=CODEC_OPTIONS.get(codec), fps=10)
+    old = make_video(
+        tmp_path / f"old.{ending}", constant(3.0, fps=10), codec=codec, options=CODEC_OPTIONS.get(codec), fps=10
+    )
     with served(tmp_path / "work", "--model", str(model)) as (address, _):
         page = visit(address)
         page.set_input_files("#choose", old)

@@ -24,4 +24,5 @@ def run_as_ordinary_user(words: Sequence[str | Path], **environment: str) -> sub
         if setpriv is None:
             pytest.skip("root may do everything, and there is no setpriv to give that up")
         command = [setpriv, f"--bounding-set={POWERS}", *command]
-    return subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_SECONDS, env={**os.environ, **environment})
+    variables = {**os.environ, **environment}
+    return subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_SECONDS, env=variables)
