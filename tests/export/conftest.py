@@ -10,7 +10,13 @@ from densevid.events import Event
 from densevid.export.document import ShownEvent, ShownVideo, TimedMask, TimelineDocument
 from densevid.export.thumbnails import thumbnails
 from densevid.export.timeline_page import timeline_page
+from helpers.browsers import new_context
 from helpers.made_videos import constant, make_video
+
+PLAY_SLOWLY = """() => {
+  const video = document.querySelector("video");
+  if (video) video.playbackRate = video.defaultPlaybackRate = 0.25;
+}"""
 
 SPANS = [
     (0.0, 1.5, "A man walks in"),
@@ -40,20 +46,24 @@ def document(clip: Path) -> TimelineDocument:
 
 @pytest.fixture
 def opened(browser: Any, clip: Path) -> Iterator[Callable[..., Any]]:
-    """Writes a document beside the clip and opens it from disk; every request is noted in `page.asked`."""
+    """Writes a document beside the clip and opens it from disk; `page.requested` lists every request.
+
+    Videos play at a quarter of their speed: a test that looks at a moment of one has time for it on a busy machine.
+    """
     contexts = []
 
     def opened(shown: TimelineDocument, *, at: str = "", folder: Path = clip.parent, **context: Any) -> Any:
         path = folder / "page.html"
         path.write_text(timeline_page(shown), encoding="utf-8", newline="\n")
-        contexts.append(browser.new_context(**{"viewport": {"width": 1280, "height": 800}} | context))
+        contexts.append(new_context(browser, **{"viewport": {"width": 1280, "height": 800}} | context))
         page = contexts[-1].new_page()
-        page.asked, page.problems = [], []
-        page.on("request", lambda request: page.asked.append(request.url))
+        page.requested, page.problems = [], []
+        page.on("request", lambda request: page.requested.append(request.url))
         page.on("pageerror", lambda error: page.problems.append(str(error)))
         page.goto(path.as_uri() + at)
         if context.get("java_script_enabled", True):
             page.wait_for_selector("html.ready", state="attached")
+            page.evaluate(PLAY_SLOWLY)
         return page
 
     yield opened

@@ -1,4 +1,4 @@
-"""Figures of a look inside the model: what they say is checked in words and numbers, that they are drawn in pixels."""
+"""Figures of a look inside the model: their descriptions are checked as text, their drawing as pixels."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ def test_all_figures_of_an_explanation_are_drawn(explanation: Explanation) -> No
 
 
 def test_figures_are_told_to_those_who_cannot_see_them(explanation: Explanation) -> None:
-    said = attention_figure(explanation).description
-    assert HOSTILE in said and said.index(HOSTILE) < said.index("a dog barks") and "a man runs" not in said
+    text = attention_figure(explanation).description
+    assert HOSTILE in text and text.index(HOSTILE) < text.index("a dog barks") and "a man runs" not in text
     low, high = explanation.entropy_L
-    said = entropy_figure(explanation).description
-    assert f"{low:.2f}, {high:.2f} nats" in said
-    assert ("not flatter" in said) == (high <= low)
+    text = entropy_figure(explanation).description
+    assert f"{low:.2f}, {high:.2f} nats" in text
+    assert ("not flatter" in text) == (high <= low)
 
 
 def test_the_number_of_the_page_is_how_sure_an_event_is_and_the_other_is_its_score(
@@ -79,9 +79,9 @@ def test_the_number_of_the_page_is_how_sure_an_event_is_and_the_other_is_its_sco
     for label, times in {"87% sure, score 0.78   ": 2, "50% sure, score 0.90   ": 2, "score 0.40   ": 1}.items():
         assert sum(text.startswith(label) for text in texts) == times, "in both figures, what is unsure in one"
     assert masks.description.startswith("The surest events of the timeline that differ (")
-    for score, told in {0.0031: "0.0031", 0.096: "0.096", 0.104: "0.10", 0.0: "0.00", 1.0: "1.00"}.items():
+    for score, printed in {0.0031: "0.0031", 0.096: "0.096", 0.104: "0.10", 0.0: "0.00", 1.0: "1.00"}.items():
         unsure = (replace(explanation.unconfident[0], score=score),)
-        assert f"(score {told})" in masks_figure(replace(explanation, unconfident=unsure)).description
+        assert f"(score {printed})" in masks_figure(replace(explanation, unconfident=unsure)).description
     given = replace(explanation.confident[0], confidence=None, score=None, gate=None)
     assert "(given span)" in masks_figure(replace(explanation, confident=(given,))).description
 
@@ -109,7 +109,7 @@ def test_of_an_empty_timeline_the_best_proposals_are_drawn_and_called_so(texts: 
     best = Explanation((proposal(2, 12, 0.78),), (proposal(20, 31, 0.4, "a man runs"),))
     masks, words, _ = explanation_figures(best)
     assert masks.title == f"Event masks. {EMPTY}" and words.title == f"Where each word looked. {EMPTY}"
-    assert texts.count(EMPTY) == 2, "the files say it without the page"
+    assert texts.count(EMPTY) == 2, "the files alone show it too"
     assert "% sure" not in masks.description + words.description
 
 

@@ -15,6 +15,7 @@ from densevid.export.document import TimelineDocument
 from densevid.export.index_page import MOST_SHOWN, IndexRow, index_page
 from densevid.export.thumbnails import thumbnails
 from densevid.export.timeline_page import timeline_page
+from helpers.browsers import new_context
 
 
 @pytest.fixture
@@ -26,7 +27,7 @@ def folder(clip: Path, document: TimelineDocument, tmp_path: Path) -> Path:
     rows = [
         IndexRow("a clip", Path("a clip.html"), 12.0, tuple(shown.event for shown in document.events), poster),
         IndexRow("many", None, 9.0, many, warning="about 9 s of <18> could not be read"),
-        IndexRow("quiet", None, 3.0),
+        IndexRow("empty", None, 3.0),
         IndexRow("broken", error="broken.mp4: not a video <that> can be read"),
     ]
     (tmp_path / "index.html").write_text(index_page("holiday & more", rows, model="test"), encoding="utf-8")
@@ -35,18 +36,18 @@ def folder(clip: Path, document: TimelineDocument, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def page(browser: Any, folder: Path) -> Iterator[Any]:
-    context = browser.new_context(viewport={"width": 1100, "height": 800})
+    context = new_context(browser, viewport={"width": 1100, "height": 800})
     page = context.new_page()
     problems: list[str] = []
-    asked: list[str] = []
+    requested: list[str] = []
     page.on("pageerror", lambda error: problems.append(str(error)))
-    page.on("console", lambda told: problems.append(told.text))
-    page.on("request", lambda request: asked.append(request.url))
+    page.on("console", lambda line: problems.append(line.text))
+    page.on("request", lambda request: requested.append(request.url))
     page.goto((folder / "index.html").as_uri())
     page.wait_for_selector("html.ready", state="attached")
     yield page
     context.close()
-    assert not problems and all(url.startswith(("file:", "data:")) for url in asked)
+    assert not problems and all(url.startswith(("file:", "data:")) for url in requested)
 
 
 def test_it_says_what_there_is_and_what_failed(page: Any) -> None:
@@ -55,7 +56,8 @@ def test_it_says_what_there_is_and_what_failed(page: Any) -> None:
     assert page.locator(".failures li").text_content() == "broken.mp4: not a video <that> can be read"
     assert page.locator(".notice").count() == 1
     assert page.locator(".video").nth(1).locator(".notice").inner_text().endswith("About 9 s of <18> could not be read")
-    assert page.locator(".poster img").first.evaluate("(picture) => picture.naturalWidth") > 100
+    poster = page.locator(".poster img").first
+    assert poster.evaluate("(picture) => picture.decode().then(() => picture.naturalWidth)") > 100
     assert page.locator(".video").nth(1).locator(".said li:visible").count() == MOST_SHOWN
     assert page.locator(".poster").count() == 1  # no black place where there is no picture
     left = page.locator(".video").nth(1).locator("h2").bounding_box()["x"]
@@ -65,8 +67,8 @@ def test_it_says_what_there_is_and_what_failed(page: Any) -> None:
 
 def test_a_sentence_leads_to_its_moment(page: Any) -> None:
     page.click("text=people talk")
+    page.wait_for_url("**/a%20clip.html#t=3.00")
     page.wait_for_selector("html.ready", state="attached")
-    assert page.url.endswith("/a%20clip.html#t=3.00")
     assert page.locator(".now-sentence").text_content() == "people talk"
 
 
@@ -103,10 +105,10 @@ def test_events_that_overlap_lie_below_each_other_in_the_strip() -> None:
 
 
 def test_references_stand_above_what_was_predicted() -> None:
-    said, truth = Event(0.0, 5.0, "a dog runs"), Event(5.0, 20.0, "a dog sleeps")
-    row = IndexRow("video", Path("video.html"), 10.0, (said,), references=(truth,))
+    predicted, truth = Event(0.0, 5.0, "a dog runs"), Event(5.0, 20.0, "a dog sleeps")
+    row = IndexRow("video", Path("video.html"), 10.0, (predicted,), references=(truth,))
     page = index_page("Both", [row], model="m", about="What <this> is")
     assert page.index(">Reference<") < page.index(">Predicted<")
     assert 'x="0.0" width="250.0"' in page and 'x="250.0" width="750.0"' in page, "one clock for both, to the last end"
     assert '<p class="about">What &lt;this&gt; is</p>' in page
-    assert ">Reference<" not in index_page("One", [IndexRow("video", None, 10.0, (said,))], model="m")
+    assert ">Reference<" not in index_page("One", [IndexRow("video", None, 10.0, (predicted,))], model="m")

@@ -1,4 +1,4 @@
-"""Recall and timelines as figures: what they say is checked in numbers, that they are drawn in pixels."""
+"""Recall and timelines as figures: their numbers are checked as text, their drawing as pixels."""
 
 from __future__ import annotations
 

@@ -68,11 +68,11 @@ def test_nothing_is_still_a_file_that_can_be_read() -> None:
 @given(st.lists(TEXTS, max_size=5))
 def test_no_sentence_makes_or_breaks_a_cue(sentences) -> None:
     events = [Event(n, n + 0.5, sentence) for n, sentence in enumerate(sentences)]
-    told = [event for event in events if printable(event.sentence)]
+    shown = [event for event in events if printable(event.sentence)]
     blocks = webvtt(events).split("\n\n")[1:]
-    assert len(blocks) == len(told)
+    assert len(blocks) == len(shown)
     assert all(len(block.strip("\n").split("\n")) == 3 and block.count("-->") == 1 for block in blocks)
-    assert srt(events).count("-->") == len(told)
+    assert srt(events).count("-->") == len(shown)
 
 
 def test_muxed_into_an_mkv_a_probe_finds_them(tmp_path) -> None:
@@ -116,9 +116,9 @@ def test_an_mp4_with_a_subtitle_track(name, tmp_path) -> None:
 
 def test_a_track_shows_one_sentence_at_a_time_and_none_too_briefly(tmp_path) -> None:
     """Short events inside a long one, one that begins with it: what is read back at every tenth of a second."""
-    told = [Event(0.0, 4.0, "long"), Event(0.0, 1.0, "short"), Event(2.0, 2.5, "inside"), Event(3.5, 4.0, "last")]
+    events = [Event(0.0, 4.0, "long"), Event(0.0, 1.0, "short"), Event(2.0, 2.5, "inside"), Event(3.5, 4.0, "last")]
     video = make_video(tmp_path / "clip.mp4", constant(4.0), codec="libx264")
-    write_subtitled(video, tmp_path / "out.mp4", told)
+    write_subtitled(video, tmp_path / "out.mp4", events)
     found = [(start, length, text) for start, length, text in cues(tmp_path / "out.mp4") if text]
     assert all(length > 0.1 for _, length, _ in found)
     for tenth in range(40):

@@ -90,7 +90,7 @@ def test_in_a_short_video_tenths_tell_events_apart() -> None:
 @pytest.mark.parametrize("width", [40, 60, 70, 71, 100])
 @pytest.mark.parametrize("sentence", ["a dog runs over the grass and jumps " * 3, "一只狗在草地上跑" * 12, "x" * 150])
 def test_no_line_is_wider_than_the_terminal_and_nothing_is_lost(width: int, sentence: str) -> None:
-    """Where there is little room there is no bar."""
+    """A narrow terminal shows no bar."""
     shown = terminal_timeline([Event(3601, 3605, sentence)], 4000.0, Look(width=width))
     assert max(map(cell_len, shown.splitlines())) <= width
     assert ("│" in shown) == (width >= 71)

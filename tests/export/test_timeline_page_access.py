@@ -8,6 +8,7 @@ import pytest
 
 from densevid.events import Event
 from densevid.export.document import Figure, ShownEvent, TimelineDocument, references
+from helpers.browsers import settle
 from helpers.timeline_pages import Opened
 
 LOOKS = {
@@ -30,7 +31,7 @@ def test_axe_finds_no_barrier(opened: Opened, document: TimelineDocument, look: 
     full = {"figures": (Figure("A title.", "What it shows.", b""),), "warning": "a part is damaged"}
     changes = {"events": full, "missing": {"video": None}, "empty": {"events": ()}}
     page = opened(replace(in_all_colours(document), **changes[kind]), at="#t=2", **LOOKS[look])
-    page.wait_for_timeout(150)  # transitions of colour
+    settle(page)
     found = axe.run(page, options={"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]})
     assert not found.response["violations"], found.generate_report()
     assert "color-contrast" in {rule["id"] for rule in found.response["passes"]}
@@ -59,7 +60,7 @@ def test_labels_of_bars_can_be_read(opened: Opened, document: TimelineDocument, 
     page = opened(in_all_colours(document), **LOOKS[look])
     plain = page.evaluate(CONTRASTS)
     page.evaluate("() => document.querySelectorAll('.bar').forEach((bar) => bar.classList.add('current'))")
-    page.wait_for_timeout(200)
+    settle(page)
     assert len(plain) == 23
     assert min(plain + page.evaluate(CONTRASTS)) >= 4.5
 

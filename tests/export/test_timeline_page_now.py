@@ -9,11 +9,19 @@ import pytest
 
 from densevid.events import Event
 from densevid.export.document import ShownEvent, TimedMask, TimelineDocument, references
-from helpers.timeline_pages import PLACE, TIME, Opened, wait_until
+from helpers.browsers import frames, wait_until
+from helpers.timeline_pages import PLACE, TIME, Opened, point_at
 
 MASK = TimedMask(0.0, 12.0, (0.1, 0.9, 0.9, 0.1))
 PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
-ENDED = "document.querySelector('video').ended"
+
+
+def play_to_the_end(page: Any) -> None:
+    """Start the video and wait until the page has taken note of its end."""
+    page.evaluate("() => document.querySelector('video').addEventListener('ended', () => (window.over = true))")
+    page.keyboard.press("Space")
+    wait_until(page, "window.over && document.querySelector('video').ended")
+    frames(page)
 
 
 def shown(*events: tuple[float, float, float]) -> tuple[ShownEvent, ...]:
@@ -47,8 +55,7 @@ def test_a_confidence_is_one_number_everywhere(
     wait_until(page, f"{PLACE} === 0")
     assert page.inner_text(".list .score").split()[-1] == f"{percent}%"
     assert page.text_content(".now-time").endswith(f" {percent}%")
-    page.hover(".bar")
-    assert f"confidence {percent}%" in page.text_content(".card")
+    assert f"confidence {percent}%" in point_at(page, ".bar").text_content()
 
 
 def test_what_is_next_follows_the_moment(opened: Opened, document: TimelineDocument) -> None:
@@ -86,10 +93,12 @@ def test_space_and_arrows_are_the_players_own_once_it_has_the_focus(opened: Open
     page.click("video", position={"x": 60, "y": 60})
     wait_until(page, f"{TIME} > 0.1 && document.activeElement === document.querySelector('video')")
     page.keyboard.press("Space")
-    page.wait_for_timeout(200)
+    wait_until(page, "window.log.length >= 2")
+    frames(page)
     assert page.evaluate("window.log") == ["play", "pause"], "toggled once, not there and back"
     page.keyboard.press("Space")
-    page.wait_for_timeout(200)
+    wait_until(page, "window.log.length >= 3")
+    frames(page)
     assert page.evaluate("window.log") == ["play", "pause", "play"]
 
 
@@ -108,11 +117,9 @@ def test_when_the_video_has_ended_its_last_event_stays(
     opened: Opened, document: TimelineDocument, duration: float, last: float
 ) -> None:
     """The browser's clock stops at 11.94; the timeline may end there, a little before or after."""
-    told = replace(document, duration=duration, events=shown((0, 5, 0.9), (10, last, 0.3)))
-    page = opened(told, at="#t=11.6")
-    page.keyboard.press("Space")
-    wait_until(page, ENDED)
-    page.wait_for_timeout(100)
+    changed = replace(document, duration=duration, events=shown((0, 5, 0.9), (10, last, 0.3)))
+    page = opened(changed, at="#t=11.6")
+    play_to_the_end(page)
     assert page.evaluate(TIME) == pytest.approx(11.94, abs=0.01)
     assert page.evaluate(PLACE) == 1
     assert page.text_content(".now-sentence") == f"from 10 to {last}"
@@ -121,8 +128,7 @@ def test_when_the_video_has_ended_its_last_event_stays(
 
 def test_an_event_that_is_over_before_the_end_does_not_stay(opened: Opened, document: TimelineDocument) -> None:
     page = opened(replace(document, events=shown((10, 11.7, 0.9))), at="#t=11.6")
-    page.keyboard.press("Space")
-    wait_until(page, ENDED)
+    play_to_the_end(page)
     assert page.evaluate(PLACE) == -1
 
 
@@ -132,7 +138,7 @@ def test_without_a_video_the_end_has_its_event_too(opened: Opened, document: Tim
 
 
 @pytest.mark.parametrize("look", [{}, PHONE], ids=["desktop", "phone"])
-def test_the_ribbon_says_whose_mask_it_shows_and_nothing_moves(
+def test_the_ribbon_names_the_event_of_its_mask_and_nothing_moves(
     opened: Opened, document: TimelineDocument, look: dict[str, Any]
 ) -> None:
     without = ShownEvent(Event(8, 10, "no mask of this"), 0.5)
@@ -152,7 +158,7 @@ def test_the_ribbon_says_whose_mask_it_shows_and_nothing_moves(
     assert boxes == [boxes[0]] * len(boxes)
 
 
-def test_the_ribbon_is_named_before_anything_is_asked(opened: Opened, document: TimelineDocument) -> None:
+def test_the_ribbon_has_its_name_from_the_start(opened: Opened, document: TimelineDocument) -> None:
     page = opened(replace(document, events=shown((1, 5, 0.9))))
     assert page.text_content(".ribbon-name") == "Event mask: none, no event at this moment"
 
@@ -183,8 +189,7 @@ def test_the_card_does_not_cover_the_ribbon(
     page = opened(replace(document, events=many), viewport={"width": 1280, "height": height})
     bar = page.locator(f".bar[data-place='{place}']")
     page.locator(".timeline").evaluate("(part) => part.scrollIntoView({ behavior: 'instant' })")
-    bar.hover()
-    page.wait_for_selector(".card", state="visible")
+    point_at(page, f".bar[data-place='{place}']")
     card, ribbon = (page.locator(part).bounding_box() for part in (".card", ".ribbon"))
     assert apart(card, ribbon) and apart(card, bar.bounding_box())
     assert page.text_content(".ribbon-name").startswith(f"Event mask: 0:0{int(place / 4)}.")
@@ -192,19 +197,20 @@ def test_the_card_does_not_cover_the_ribbon(
 
 def test_the_card_leaves_the_zoom_alone_and_goes_when_one_searches(opened: Opened, document: TimelineDocument) -> None:
     page = opened(replace(document, events=shown((0, 1, 0.5), (10.5, 12, 0.4))))
-    page.hover(".bar[data-place='1']")
+    point_at(page, ".bar[data-place='1']")
     card, zoom = (page.locator(part).bounding_box() for part in (".card", ".zoom"))
     assert card["x"] + card["width"] <= zoom["x"] or apart(card, zoom)
     page.keyboard.press("/")
     page.keyboard.type("from")
-    assert not page.is_visible(".card")
+    page.locator(".card").wait_for(state="hidden")
 
 
 def test_the_ribbon_returns_to_the_moment_when_the_pointer_leaves_the_list(
     opened: Opened, document: TimelineDocument
 ) -> None:
     page = opened(replace(document, events=shown((0, 5, 0.9), (6, 8, 0.4))), at="#t=1")
+    name = "document.querySelector('.ribbon-name').textContent"
     page.hover(".list > li:nth-child(2)")
-    assert page.text_content(".ribbon-name") == "Event mask: 0:06.0–0:08.0"
+    wait_until(page, f"{name} === 'Event mask: 0:06.0–0:08.0'")
     page.hover("h1")
-    assert page.text_content(".ribbon-name") == "Event mask: 0:00.0–0:05.0"
+    wait_until(page, f"{name} === 'Event mask: 0:00.0–0:05.0'")

@@ -1,4 +1,4 @@
-"""The page keeps to itself: nothing is requested but the video, and what a file or a sentence says stays text."""
+"""The page keeps to itself: nothing is requested but the video, and names and sentences never become markup."""
 
 from __future__ import annotations
 
@@ -15,26 +15,27 @@ import pytest
 from densevid.events import Event
 from densevid.export.document import ShownEvent, ShownVideo, TimelineDocument
 from densevid.export.timeline_page import timeline_page
-from helpers.timeline_pages import Opened, wait_until
+from helpers.browsers import new_context, wait_until
+from helpers.timeline_pages import PAUSED, TIME, Opened
 
 
 def test_nothing_is_requested_but_the_video(opened: Opened, document: TimelineDocument, clip: Path) -> None:
     page = opened(document)
     wait_until(page, "document.querySelector('video').readyState > 1")
     page.click(".bar[data-place='2']")
-    page.wait_for_timeout(300)
-    addresses = {address for address in page.asked if not address.startswith("data:")}
+    wait_until(page, f"!{PAUSED} && {TIME} > 3.1")
+    addresses = {address for address in page.requested if not address.startswith("data:")}
     assert addresses == {clip.with_name("page.html").as_uri(), clip.as_uri()}
 
 
 @pytest.fixture
 def elsewhere() -> Iterator[tuple[str, list[str]]]:
-    """A server that a page must not reach, and what was asked of it."""
-    asked: list[str] = []
+    """A server that a page must not reach, and the requests that reached it."""
+    requested: list[str] = []
 
     class Listener(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            asked.append(self.path)
+            requested.append(self.path)
             self.send_response(204)
             self.end_headers()
 
@@ -43,14 +44,14 @@ def elsewhere() -> Iterator[tuple[str, list[str]]]:
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Listener) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}", asked
+        yield f"http://127.0.0.1:{server.server_port}", requested
         server.shutdown()
 
 
 def test_the_policy_refuses_what_a_sentence_might_smuggle_in(
     opened: Opened, document: TimelineDocument, elsewhere: tuple[str, list[str]]
 ) -> None:
-    there, asked = elsewhere
+    there, requested = elsewhere
     page = opened(document)
     note = "(event) => (window.refused ??= []).push(event.effectiveDirective)"
     page.evaluate(f"() => {{ addEventListener('securitypolicyviolation', {note}) }}")
@@ -64,7 +65,7 @@ def test_the_policy_refuses_what_a_sentence_might_smuggle_in(
     refused = {"img-src", "connect-src", "media-src", "script-src-elem", "script-src-attr"}
     assert set(page.evaluate("window.refused")) == refused
     assert page.evaluate("typeof hacked") == "undefined"
-    assert asked == []
+    assert requested == []
 
 
 def test_a_server_may_serve_the_page_too(browser: Any, document: TimelineDocument, clip: Path) -> None:
@@ -72,10 +73,11 @@ def test_a_server_may_serve_the_page_too(browser: Any, document: TimelineDocumen
     handler = partial(SimpleHTTPRequestHandler, directory=str(clip.parent))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        page = browser.new_page()
+        context = new_context(browser)
+        page = context.new_page()
         page.goto(f"http://127.0.0.1:{server.server_port}/served.html")
         wait_until(page, "document.querySelector('video').readyState > 1")
-        page.close()
+        context.close()
         server.shutdown()
 
 
@@ -99,9 +101,9 @@ def test_markup_stays_text_everywhere(opened: Opened, document: TimelineDocument
         HOSTILE[1], 12.0, shown, ShownVideo.linked(strange, tmp_path / "page.html"), HOSTILE[0], HOSTILE[2]
     )
     page = opened(everything, folder=tmp_path)
-    said = [text.replace("\x00", "\ufffd").replace("\x1b", "\ufffd").replace("\ud800", "\ufffd") for text in HOSTILE]
-    assert page.locator(".list .sentence").all_text_contents() == said
-    assert page.locator(".bar .label").all_text_contents() == said
+    texts = [text.replace("\x00", "\ufffd").replace("\x1b", "\ufffd").replace("\ud800", "\ufffd") for text in HOSTILE]
+    assert page.locator(".list .sentence").all_text_contents() == texts
+    assert page.locator(".bar .label").all_text_contents() == texts
     assert page.text_content("h1") == HOSTILE[1]
     assert page.title() == f"{HOSTILE[1]} · timeline"
     assert page.text_content(".provenance") == HOSTILE[2].replace("\u2028", "\u2028")

@@ -13,6 +13,7 @@ from densevid.events import Event, read_events
 from densevid.export.document import ShownEvent, TimelineDocument, references
 from densevid.pipeline.outputs import Target, write_outputs
 from densevid.pipeline.result import VideoCaptions
+from helpers.browsers import new_context, wait_until
 from helpers.timeline_pages import Opened
 
 
@@ -52,11 +53,12 @@ def captioned() -> VideoCaptions:
 
 
 def test_the_page_saves_what_the_command_writes(captioned: VideoCaptions, browser: Any, tmp_path: Path) -> None:
-    said = (Event(1, 5, "what a person wrote"),)
+    truth = (Event(1, 5, "what a person wrote"),)
     kinds = ("html", "vtt", "srt", "json", "chapters")
-    files = write_outputs(captioned, Target(tmp_path / "a cat", references=said), kinds)
+    files = write_outputs(captioned, Target(tmp_path / "a cat", references=truth), kinds)
     html, vtt, subrip, written = (next(file for file in files if file.suffix == f".{kind}") for kind in kinds[:4])
-    page = browser.new_page()
+    context = new_context(browser)
+    page = context.new_page()
     page.goto(html.as_uri())
     page.wait_for_selector("html.ready", state="attached")
     content, ours = json.loads(text_of(saved(page, "json"))), json.loads(written.read_text(encoding="utf-8"))
@@ -65,9 +67,10 @@ def test_the_page_saves_what_the_command_writes(captioned: VideoCaptions, browse
     assert text_of(saved(page, "srt")) == subrip.read_text(encoding="utf-8")
     page.evaluate("() => { navigator.clipboard.writeText = async (text) => { window.copied = text } }")
     page.click("#copy-chapters")
+    wait_until(page, "window.copied !== undefined")
     (chapters,) = (file for file in files if file.name.endswith(".chapters.txt"))
     assert page.evaluate("window.copied") == chapters.read_text(encoding="utf-8")
-    page.close()
+    context.close()
 
 
 def cues(text: str) -> list[list[str]]:

@@ -9,7 +9,8 @@ import pytest
 
 from densevid.events import Event
 from densevid.export.document import ShownEvent, TimelineDocument, references
-from helpers.timeline_pages import PLACE, Opened, wait_until
+from helpers.browsers import wait_until
+from helpers.timeline_pages import PLACE, Opened
 
 LANES = "[...document.querySelectorAll('.group')].at(-1).style.getPropertyValue('--lanes')"
 
@@ -27,11 +28,11 @@ def press(page: Any, key: str, times: int) -> None:
 
 
 def test_what_is_less_sure_leaves_the_list_and_the_lanes(opened: Opened, document: TimelineDocument) -> None:
-    page = opened(replace(many(document), events=many(document).events + references([Event(0, 4, "a person said")])))
+    page = opened(replace(many(document), events=many(document).events + references([Event(0, 4, "by a person")])))
     assert page.evaluate(LANES) == "12"
     page.focus("#sureness")
     press(page, "ArrowRight", 30)
-    assert page.locator(".list > li:visible .sentence").all_text_contents()[0] == "a person said", "nobody judged it"
+    assert page.locator(".list > li:visible .sentence").all_text_contents()[0] == "by a person", "it has no confidence"
     assert page.locator(".list > li:visible").count() == 9 == page.locator(".bar:visible").count()
     assert page.text_content("#found") == "9 of 13" and page.inner_text(".sureness output") == "at least 30%"
     assert page.get_attribute("#sureness", "aria-valuetext") == "at least 30%"

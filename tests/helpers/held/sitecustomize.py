@@ -6,7 +6,8 @@ So a test decides how long a job of a real server runs. See `helpers.running_ser
 import os
 import sys
 import time
+from pathlib import Path
 
 if "caption" in sys.orig_argv:
-    while not os.path.exists(os.environ["DENSEVID_TEST_GO"]):  # noqa: PTH110: pathlib would be loaded for every start
+    while not Path(os.environ["DENSEVID_TEST_GO"]).exists():
         time.sleep(0.01)
