@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
+import densevid
 from densevid.cli import VERBS, _parser
 from densevid.config import Config
 from scripts.house_report import BEGIN, END, OLD_WORDS
@@ -61,6 +64,26 @@ def test_words_are_those_of_the_field(page: Path) -> None:
     text = re.sub(r"`[^`\n]*`", "", page.read_text(encoding="utf-8"))  # names of files keep their form on disk
     lines = enumerate(text.splitlines(), 1)
     assert [f"{number}: {found[0]}" for number, line in lines for found in OLD_WORDS.finditer(line)] == []
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=name_of)
+def test_python_blocks_import_names_that_exist(page: Path) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    for node in (node for block in blocks for node in ast.walk(ast.parse(block))):
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("densevid"):
+            module = import_module(str(node.module))
+            assert [alias.name for alias in node.names if not hasattr(module, alias.name)] == []
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "densevid":
+            assert hasattr(densevid, node.attr)
+
+
+def test_pages_that_the_source_names_exist() -> None:
+    folders = ("src", "research", "benchmarks", "examples", "scripts")
+    files = [
+        path for folder in folders for path in (ROOT / folder).rglob("*") if path.suffix in (".py", ".toml", ".md")
+    ]
+    named = {link for path in files for link in re.findall(r"\bdocs/[\w/-]+\.\w+", path.read_text(encoding="utf-8"))}
+    assert [link for link in sorted(named) if not (ROOT / link).exists()] == []
 
 
 def test_every_verb_is_in_the_readme() -> None:
