@@ -14,6 +14,7 @@ import densevid
 from densevid.cli import VERBS, _parser
 from densevid.config import Config
 from scripts.house_report import BEGIN, END, OLD_WORDS
+from test_import_order import ROWS
 
 ROOT = Path(__file__).parents[1]
 GUIDES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -84,6 +85,18 @@ def test_pages_that_the_source_names_exist() -> None:
     ]
     named = {link for path in files for link in re.findall(r"\bdocs/[\w/-]+\.\w+", path.read_text(encoding="utf-8"))}
     assert [link for link in sorted(named) if not (ROOT / link).exists()] == []
+
+
+def test_the_layers_of_the_architecture_are_those_of_the_import_order() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    section = page.partition("## Layers")[2].partition("\n## ")[0]
+    rows = [re.findall(r"`(\w+)/?`", line.split("|")[1]) for line in section.splitlines() if line.startswith("| `")]
+    assert [set(row) for row in rows] == [row for row in merged(ROWS) if row != {"__init__"}]
+
+
+def merged(rows: list[set[str]]) -> list[set[str]]:
+    """The command line and its entry point stand in one row of the page."""
+    return [*rows[:-2], rows[-2] | rows[-1]]
 
 
 def test_every_verb_is_in_the_readme() -> None:
