@@ -57,7 +57,7 @@ def test_a_row_has_the_submission_form() -> None:
 
 
 def test_half_a_surrogate_pair_can_be_written(tmp_path: Path) -> None:
-    """JSON can say it and UTF-8 cannot; an id that came from a file must not stop the file that goes out."""
+    """JSON allows it and UTF-8 does not; an id that was read from a file must not keep another file from being written."""
     path = tmp_path / "events.json"
     write_events(path, {"\ud800": [Event(0, 1, "x\udfff")]})
     assert read_events(path) == {"\ud800": [Event(0, 1, "x\udfff")]}

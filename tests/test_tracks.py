@@ -1,4 +1,4 @@
-"""Clocks are their own inverse, tracks are what they say, recipes are equal only if all in them is."""
+"""Clocks have an inverse, tracks check their parts, recipes are equal only if all of their values are."""
 
 from __future__ import annotations
 
@@ -77,6 +77,13 @@ def test_a_track_and_its_streams() -> None:
         whole.stream("c")
 
 
+def test_a_track_prints_its_size_instead_of_its_values() -> None:
+    values = np.zeros((4, 3), np.float16)
+    assert repr(track(values)) == "FeatureTrack(a 2 + b 1; 4 steps x 3 float16, 2.0 s, recipe unknown)"
+    known = FeatureTrack(values, Clock.uniform(1), (("a", 3),), recipe="mine-0123", duration=3.25)
+    assert repr(known) == "FeatureTrack(a 3; 4 steps x 3 float16, 3.2 s, recipe mine-0123)"
+
+
 @pytest.mark.parametrize(
     ("values", "more", "message"),
     [
@@ -96,7 +103,7 @@ def test_an_impossible_track(values: np.ndarray, more: dict, message: str) -> No
 TABLE = {"name": "two-stream", "version": 1, "weights": ["sha256:1", "sha256:2"], "sampling": {"seconds": 0.5}}
 
 
-def test_recipes_are_told_apart_by_all_that_is_in_them() -> None:
+def test_recipes_differ_if_any_value_does() -> None:
     recipe = FeatureRecipe(TABLE)
     assert recipe.name == "two-stream" and recipe.id.startswith("two-stream-")
     again = FeatureRecipe({**dict(reversed(TABLE.items())), "weights": ("sha256:1", "sha256:2")})

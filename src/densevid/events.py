@@ -1,4 +1,4 @@
-"""Event, the one word for truth and prediction alike, and the event files that go in and out.
+"""Event, for annotations and predictions alike, and event files.
 
 An event file has ActivityNet's submission form:
 `{"version", "results": {video: [{"sentence", "timestamp": [start, end], "proposal_score"}]}, "external_data"}`.
@@ -18,7 +18,22 @@ from densevid.io import read_json, write_json
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A span of a video in seconds with its sentence; `score` is the confidence of a prediction, 1 for truth."""
+    """A span of a video with a sentence that describes it.
+
+        >>> from densevid import Event
+        >>> event = Event(12.0, 19.5, "a dog catches a frisbee", score=0.8)
+        >>> event.seconds
+        7.5
+
+    Attributes:
+        start: Start in seconds.
+        end: End in seconds, after the start.
+        sentence: The description.
+        score: Confidence of a prediction; 1 for an annotation.
+
+    Raises:
+        InputError: The times are negative, reversed or not finite, or the score is not finite.
+    """
 
     start: float
     end: float
@@ -33,14 +48,12 @@ class Event:
 
     @property
     def seconds(self) -> float:
-        """How long the event lasts."""
+        """Duration of the event."""
         return self.end - self.start
 
     @property
     def place(self) -> tuple[float, float]:
-        """Where it stands among others, wherever events are listed: by its start, of two that start together the
-        longer first.
-        """
+        """Sort key of every list of events: by start, and of events that start together the longer first."""
         return self.start, -self.end
 
     def as_row(self) -> dict[str, Any]:
@@ -51,7 +64,16 @@ class Event:
 def write_events(
     path: Path | str, events: Mapping[str, Sequence[Event]], *, provenance: Mapping[str, Any] | None = None
 ) -> None:
-    """Write predictions in ActivityNet's submission form, in the order given."""
+    """Write an event file.
+
+    Args:
+        path: The file to write; it is replaced in one step.
+        events: The events of each video, kept in this order.
+        provenance: How the events were made, for the file's "provenance" block.
+
+    Raises:
+        InputError: The file cannot be written.
+    """
     content = {
         "version": "VERSION 1.0",
         "results": {video: [event.as_row() for event in rows] for video, rows in events.items()},
@@ -62,7 +84,17 @@ def write_events(
 
 
 def read_events(path: Path | str) -> dict[str, list[Event]]:
-    """Read an event file; anything that is not an event is an error that names the video and its index."""
+    """Read an event file.
+
+    Args:
+        path: A file in ActivityNet's submission form.
+
+    Returns:
+        The events of each video, in the order of the file.
+
+    Raises:
+        InputError: The file is not an event file; the message names the video and the event.
+    """
     content = read_json(path)
     results = content.get("results") if isinstance(content, dict) else None
     if not isinstance(results, dict):

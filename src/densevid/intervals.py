@@ -1,4 +1,4 @@
-"""Intervals (start, end) as whole tensors: temporal IoU and suppression."""
+"""Operations on intervals (start, end) as tensors: temporal IoU and non-maximum suppression."""
 
 from __future__ import annotations
 
@@ -7,7 +7,15 @@ from torch import Tensor
 
 
 def temporal_iou(first_N2: Tensor, second_M2: Tensor) -> Tensor:
-    """Intersection over union of every interval with every other, N x M; two empty intervals give 0."""
+    """Temporal intersection over union of all pairs of intervals.
+
+    Args:
+        first_N2: Starts and ends; leading batch axes are allowed.
+        second_M2: Starts and ends, with the same batch axes.
+
+    Returns:
+        N x M; 0 for two empty intervals.
+    """
     start_NM = torch.maximum(first_N2[..., :, None, 0], second_M2[..., None, :, 0])
     end_NM = torch.minimum(first_N2[..., :, None, 1], second_M2[..., None, :, 1])
     shared_NM = (end_NM - start_NM).clamp(min=0)
@@ -18,11 +26,16 @@ def temporal_iou(first_N2: Tensor, second_M2: Tensor) -> Tensor:
 
 
 def suppress(overlapping_NN: Tensor) -> Tensor:
-    """Greedy suppression: keep i unless a kept, earlier j overlaps it. `overlapping_NN[i, j]` says i loses to j.
+    """Greedy non-maximum suppression: keep row i unless an earlier row j that is kept overlaps it.
 
-    Rows stand in order of preference. The decision of row i depends on earlier rows alone, so repeating
-    keep = not any(overlapping and keep) settles one more row of every chain each time and ends at the greedy answer:
-    as many whole-tensor rounds as the longest chain of overlaps, no loop over rows.
+    Whether row i is kept depends on earlier rows alone, so iterating keep = not any(overlapping and keep) reaches the
+    greedy solution after as many tensor operations as the longest chain of overlaps has rows, without a loop over rows.
+
+    Args:
+        overlapping_NN: Whether row i loses to row j if j is kept; rows in order of preference.
+
+    Returns:
+        Which rows are kept.
     """
     earlier_NN = overlapping_NN.tril(diagonal=-1)
     keep_N = overlapping_NN.new_ones(overlapping_NN.shape[:-1], dtype=torch.bool)

@@ -1,7 +1,9 @@
-"""FeatureTrack: the features of one video per step, the clock that maps steps to seconds, and how they were made.
+"""FeatureTrack: the features of one video, the clock that maps its steps to seconds, and how they were made.
 
-A step is one position of the track. Step `i` covers the time from `clock.seconds(i)` to `clock.seconds(i + 1)`;
-a span of steps [a, b) is the time from `seconds(a)` to `seconds(b)`, and fractions of steps are allowed.
+A step is one row of the track. Step `i` covers the time from `clock.seconds(i)` to `clock.seconds(i + 1)`; the span of
+steps [a, b) is the time from `seconds(a)` to `seconds(b)`, and fractional steps are allowed. Everything that needs
+features (training, captioning, calibration) reads them as a `FeatureTrack`; `FeatureRecipe` decides whether two tracks
+are interchangeable.
 """
 
 from __future__ import annotations
@@ -17,33 +19,54 @@ from densevid.errors import InputError
 from densevid.io import hash_of
 
 FloatArray = npt.NDArray[np.floating[Any]]
-Streams = tuple[tuple[str, int], ...]  # (name, width) of each stream, in the order in which they stand side by side
+Streams = tuple[tuple[str, int], ...]  # (name, width) of each stream, in the order in which they are concatenated
+
+
+def streams_text(streams: Streams) -> str:
+    """Streams in readable form: `resnet 2048 + bn 1024`."""
+    return " + ".join(f"{name} {width}" for name, width in streams)
 
 
 @dataclass(frozen=True, eq=False)
 class Clock:
-    """Maps steps to seconds. `edges` holds the start of every step and the end of the last; None means uniform."""
+    """Maps steps to seconds and back. Make one with `Clock.uniform` or `Clock.from_edges`.
+
+    Attributes:
+        seconds_per_step: Length of a step; the mean length if steps differ.
+        edges: The start of every step and the end of the last; None for steps of equal length that start at 0.
+    """
 
     seconds_per_step: float
     edges: npt.NDArray[np.float64] | None = None
 
     @classmethod
     def uniform(cls, seconds_per_step: float) -> Clock:
-        """Step i starts at i x seconds_per_step."""
+        """A clock whose step i starts at i x seconds_per_step.
+
+        Raises:
+            InputError: The length is not positive and finite.
+        """
         if not (np.isfinite(seconds_per_step) and seconds_per_step > 0):
             raise InputError(f"seconds per step must be positive, got {seconds_per_step}")
         return cls(float(seconds_per_step))
 
     @classmethod
     def from_edges(cls, edges: npt.ArrayLike) -> Clock:
-        """Any clock: n steps are given by n + 1 strictly increasing times in seconds."""
+        """A clock of n steps with n + 1 edges.
+
+        Args:
+            edges: Strictly increasing times in seconds.
+
+        Raises:
+            InputError: There are fewer than two times, or they do not increase.
+        """
         times = np.asarray(edges, dtype=np.float64)
         if times.ndim != 1 or len(times) < 2 or not np.isfinite(times).all() or (np.diff(times) <= 0).any():
             raise InputError("a clock needs at least two finite, strictly increasing times")
         return cls(float((times[-1] - times[0]) / (len(times) - 1)), times)
 
     def seconds(self, steps: npt.ArrayLike) -> npt.NDArray[np.float64]:
-        """Time of (fractional) steps; beyond the ends the clock runs on at the rate of the nearest step."""
+        """Convert (fractional) steps to seconds; beyond the ends, steps are as long as the first or the last."""
         positions = np.asarray(steps, dtype=np.float64)
         if self.edges is None:
             return np.asarray(positions * self.seconds_per_step)
@@ -52,7 +75,7 @@ class Clock:
         return np.asarray(start + (positions - step) * (end - start))
 
     def steps(self, seconds: npt.ArrayLike) -> npt.NDArray[np.float64]:
-        """The (fractional) step at a time: the inverse of `seconds`."""
+        """Convert seconds to (fractional) steps: the inverse of `seconds`."""
         times = np.asarray(seconds, dtype=np.float64)
         if self.edges is None:
             return np.asarray(times / self.seconds_per_step)
@@ -63,7 +86,13 @@ class Clock:
 
 @dataclass(frozen=True, eq=False)
 class Extent:
-    """How far a track reaches: all about it that can be known without reading its features."""
+    """The size of a track, known without reading its features.
+
+    Attributes:
+        steps: Number of steps.
+        clock: Maps steps to seconds.
+        duration: Duration of the video in seconds, None if unknown.
+    """
 
     steps: int
     clock: Clock
@@ -72,9 +101,27 @@ class Extent:
 
 @dataclass(frozen=True, eq=False)
 class FeatureTrack:
-    """Features of a video: `values` is steps x width, the streams side by side in the order of `streams`.
+    """The features of one video, a vector per step.
 
-    `recipe` is the id of the FeatureRecipe they were made with, None where nobody knows; `duration` is the video's own.
+    `densevid.extract` makes one from a video file; make your own from any array:
+
+        >>> import numpy as np
+        >>> from densevid.tracks import Clock, FeatureTrack
+        >>> track = FeatureTrack(np.zeros((120, 64), np.float16), Clock.uniform(0.5), (("mine", 64),))
+        >>> track
+        FeatureTrack(mine 64; 120 steps x 64 float16, 60.0 s, recipe unknown)
+        >>> len(track), track.stream("mine").shape, float(track.seconds(10))
+        (120, (120, 64), 5.0)
+
+    Attributes:
+        values: The features, steps x width; the streams are concatenated along the width.
+        clock: Maps steps to seconds.
+        streams: Name and width of each stream.
+        recipe: Id of the `FeatureRecipe` the features were made with, None if unknown.
+        duration: Duration of the video in seconds, None if unknown.
+
+    Raises:
+        InputError: The array is empty, not floating-point, or does not fit its streams or its clock.
     """
 
     values: FloatArray
@@ -97,28 +144,46 @@ class FeatureTrack:
     def __len__(self) -> int:
         return len(self.values)
 
+    def __repr__(self) -> str:
+        steps, width = self.values.shape
+        seconds = float(self.seconds(steps)) if self.duration is None else self.duration
+        size = f"{steps} steps x {width} {self.values.dtype}, {seconds:.1f} s"
+        return f"FeatureTrack({streams_text(self.streams)}; {size}, recipe {self.recipe or 'unknown'})"
+
     @property
     def widths(self) -> tuple[int, ...]:
-        """Width of every stream."""
+        """Width of each stream."""
         return tuple(width for _, width in self.streams)
 
     @property
     def extent(self) -> Extent:
-        """The track without its features."""
+        """The size of the track, without its features."""
         return Extent(len(self), self.clock, self.duration)
 
     def seconds(self, steps: npt.ArrayLike) -> npt.NDArray[np.float64]:
-        """Time of (fractional) steps, by the track's own clock."""
+        """Convert (fractional) steps to seconds."""
         return self.clock.seconds(steps)
 
     def whole_steps(self, start: float, end: float) -> tuple[int, int]:
-        """First and end of the steps nearest to a span of seconds, at least one of them."""
+        """The whole steps nearest to a span of seconds.
+
+        Args:
+            start: Start of the span in seconds.
+            end: End of the span in seconds.
+
+        Returns:
+            First step and end (exclusive), at least one step apart and inside the track.
+        """
         first, last = np.rint(self.clock.steps([start, end])).astype(int).tolist()
         first = min(max(first, 0), len(self) - 1)
         return first, min(max(first + 1, last), len(self))
 
     def stream(self, name: str) -> FloatArray:
-        """The features of one stream, steps x its width."""
+        """The features of one stream, steps x its width, as a view.
+
+        Raises:
+            InputError: There is no stream of that name.
+        """
         names = [stream for stream, _ in self.streams]
         if name not in names:
             raise InputError(f"there is no stream {name!r}; there are {', '.join(names)}")
@@ -128,10 +193,16 @@ class FeatureTrack:
 
 @dataclass(frozen=True)
 class FeatureRecipe:
-    """How features were made, as plain TOML values: name, version, weights hash, sampling, preprocessing, ...
+    """How features were made: backbone, version, hash of the weights, sampling, preprocessing.
 
-    `name` is the backbone, as `densevid extract --backbone NAME` knows it. Features are interchangeable if and only if
-    their recipes are equal, so whatever changes the numbers belongs in here, and nothing else does.
+    Features are interchangeable if and only if their recipes are equal, so a recipe contains whatever changes the
+    values, and nothing else.
+
+    Attributes:
+        table: Plain TOML values; `name` is the backbone, as in `densevid extract --backbone NAME`.
+
+    Raises:
+        InputError: There is no name, or a value cannot be written as TOML.
     """
 
     table: Mapping[str, Any]
@@ -148,17 +219,17 @@ class FeatureRecipe:
 
     @property
     def id(self) -> str:
-        """The name and a hash of all the rest: equal for equal recipes alone."""
+        """The name and a hash of the table; equal if and only if the recipes are."""
         return f"{self.name}-{hash_of(self.table)[:12]}"
 
     def differences(self, other: FeatureRecipe) -> list[str]:
-        """The keys, in order of name, that the two recipes do not agree on."""
+        """The keys, sorted, in which two recipes differ."""
         keys = sorted({*self.table, *other.table})
         return [key for key in keys if hash_of({key: self.table.get(key)}) != hash_of({key: other.table.get(key)})]
 
 
 def _require_plain(key: str, value: Any) -> None:
-    """Refuse what TOML or JSON could not carry unchanged."""
+    """Refuse values that TOML or JSON would not preserve."""
     if isinstance(value, Mapping):
         for name, item in value.items():
             _require_plain(f"{key}.{name}", item)

@@ -22,13 +22,13 @@ from torch.utils.data import Dataset
 from densevid.config import Config
 from densevid.data.annotations import Annotations
 from densevid.data.batches import Batch, Sample, collate
-from densevid.data.sources import FeatureSource, reduction_of, streams_text
+from densevid.data.sources import FeatureSource, reduction_of
 from densevid.data.vocabulary import PAD, Vocabulary
 from densevid.errors import InputError
 from densevid.events import Event
 from densevid.io import hash_of
 from densevid.legacy import HASHED_EVENTS
-from densevid.tracks import Extent, FeatureRecipe
+from densevid.tracks import Extent, FeatureRecipe, streams_text
 from densevid.video.reduction import Reduction
 
 

@@ -19,9 +19,9 @@ import numpy.typing as npt
 
 from densevid.data.annotations import split_name
 from densevid.data.clocks import StepClocks
-from densevid.data.sources import streams_text, unknown_video
+from densevid.data.sources import unknown_video
 from densevid.errors import InputError, one_line
-from densevid.tracks import Clock, Extent, FeatureRecipe, FeatureTrack, Streams
+from densevid.tracks import Clock, Extent, FeatureRecipe, FeatureTrack, Streams, streams_text
 
 NamedArrays = list[tuple[str, Any]]  # stream name, and something that has a shape and a dtype and becomes an array
 

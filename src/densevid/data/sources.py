@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from densevid.errors import InputError
-from densevid.tracks import Extent, FeatureRecipe, FeatureTrack, Streams
+from densevid.tracks import Extent, FeatureRecipe, FeatureTrack, Streams, streams_text
 from densevid.video.reduction import Reduction
 
 
@@ -89,11 +89,6 @@ def _extract_command(recipe: FeatureRecipe) -> str:
 
 def _widths(streams: Streams) -> list[int]:
     return [width for _, width in streams]
-
-
-def streams_text(streams: Streams) -> str:
-    """Streams as people read them: `resnet 2048 + bn 1024`."""
-    return " + ".join(f"{name} {width}" for name, width in streams)
 
 
 class InMemoryFeatures:
