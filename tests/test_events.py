@@ -57,7 +57,7 @@ def test_a_row_has_the_submission_form() -> None:
 
 
 def test_half_a_surrogate_pair_can_be_written(tmp_path: Path) -> None:
-    """JSON allows it and UTF-8 does not; an id that was read from a file must not keep another file from being written."""
+    """JSON allows it and UTF-8 does not; an id read from one file must not keep another from being written."""
     path = tmp_path / "events.json"
     write_events(path, {"\ud800": [Event(0, 1, "x\udfff")]})
     assert read_events(path) == {"\ud800": [Event(0, 1, "x\udfff")]}

@@ -235,7 +235,7 @@ def test_a_full_disk_is_one_line_and_ends_it(folder) -> None:
     _, complaint = process.communicate(timeout=60)
     assert process.returncode == 2
     assert complaint.splitlines()[-1] == (
-        "densevid: store: cannot save: File too large; make room and run it again with --resume"
+        "densevid: store: cannot save: File too large; free disk space and run it again with --resume"
     )
     assert FeatureStore.open("store").verify() == []
 

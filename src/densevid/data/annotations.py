@@ -1,11 +1,11 @@
-"""The names people give to the parts of a dataset: `train` and `training` are one split.
+"""Annotation files: read the events of each video and report what was wrong with them.
 
-The forms of annotation files, told apart by their content; ids are kept as they are, `v_` is never added or removed.
+Two forms are recognised by their content; video ids are kept as they are (`v_` is never added or removed):
 
 {"v_ID": {"duration", "timestamps": [[start, end], ...], "sentences": [...]}}               ActivityNet Captions
 {"database": {"ID": {"subset", "duration"?, "annotations": [{"segment", "sentence"}]}}}      YouCook2, the release
 
-Annotation files become events by video, and a report of what was wrong with them.
+`read_annotations` gives valid events; `read_annotation_file` gives the entries of one file with times as they are.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _ALIASES = {"train": "training", "val": "validation", "valid": "validation", "te
 
 
 def split_name(name: str) -> str:
-    """One name for all spellings of a split."""
+    """Normalise the name of a split: `train` and `training` are the same."""
     name = name.strip().lower()
     return _ALIASES.get(name, name)
 
 
 @dataclass(frozen=True, slots=True)
 class AnnotatedVideo:
-    """What a file says about one video: times are numbers, but nobody has yet asked whether they make sense."""
+    """The entry of one video as it is in the file: times are numbers, but not checked any further."""
 
     video: str
     subset: str | None
@@ -42,9 +42,17 @@ class AnnotatedVideo:
 
 
 def read_annotation_file(path: Path, *, sentences: bool = True) -> Iterator[AnnotatedVideo]:
-    """Every video of a file, in its order; what has the wrong form is an error that names the video and the event.
+    """Read the videos of one annotation file, in its order.
 
-    With `sentences = False` the times are enough.
+    Args:
+        path: The file.
+        sentences: False accepts entries with times alone.
+
+    Yields:
+        The entry of each video.
+
+    Raises:
+        InputError: The file has another form; the message names the video and the event.
     """
     content = read_json(path)
     if not isinstance(content, dict):
@@ -81,7 +89,7 @@ def _from_database(where: str, video: str, entry: Any) -> AnnotatedVideo:
 def _checked(
     where: str, video: str, entry: dict[str, Any], segments: list[Any], sentences: list[Any]
 ) -> AnnotatedVideo:
-    """Numbers where numbers belong, text where text belongs."""
+    """Check the types of an entry."""
     subset, duration = entry.get("subset"), entry.get("duration")
     if duration is not None:
         duration = _number(f"{where}: duration", duration)
@@ -116,7 +124,7 @@ Action = Literal["clipped", "dropped", "ignored"]
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing wrong with a file, and what was done; `index` counts a video's events, None means the video itself."""
+    """Something invalid in a file, and what was done; `index` is the event's, None for the video as a whole."""
 
     video: str
     index: int | None
@@ -130,30 +138,33 @@ class Problem:
 
 @dataclass(frozen=True)
 class Annotations:
-    """The events of each video in file order, the durations where they are given, and what was wrong.
+    """Events by video.
 
-    A video all of whose events were dropped stays, with no event.
-    `with_subsets`: whether the files tell splits apart.
+    Attributes:
+        events: The events of each video in file order; a video whose events were all dropped stays, without events.
+        durations: Seconds of each video, None if not given.
+        problems: What was invalid.
+        with_subsets: Whether the files name subsets, whichever of them was read.
     """
 
     events: dict[str, list[Event]]
     durations: dict[str, float | None]
     problems: list[Problem]
-    with_subsets: bool = field(default=False, compare=False)  # of the files, not of what was taken
+    with_subsets: bool = field(default=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.events)
 
     def sentences(self) -> list[str]:
-        """Every sentence, in order: what a vocabulary is built from."""
+        """All sentences in order, to build a vocabulary from."""
         return [event.sentence for events in self.events.values() for event in events]
 
     def count(self, action: Action) -> int:
-        """How many events were clipped, or dropped."""
+        """Number of problems with this action."""
         return sum(problem.action == action for problem in self.problems)
 
     def summary(self) -> str:
-        """One line: how much was read, and what was done to it and why."""
+        """How many videos and events were read, and how many were changed and why, on one line."""
         text = f"{len(self.events):,} videos, {sum(map(len, self.events.values())):,} events"
         counts = Counter((problem.action, problem.kind.partition(",")[0]) for problem in self.problems)
         return "; ".join([text, *(f"{count:,} {action} ({kind})" for (action, kind), count in sorted(counts.items()))])
@@ -162,10 +173,18 @@ class Annotations:
 def read_annotations(
     paths: Path | str | Iterable[Path | str], *, split: str | None = None, policy: Policy = "clip"
 ) -> Annotations:
-    """Read annotation files; the events of a video that is in several of them (two annotators) are pooled.
+    """Read annotation files.
 
-    `split` chooses by "subset" (`train` and `training` are the same) and means nothing to videos without one. Events
-    that reach out of the video are clipped to it, those that cannot be used are dropped; `strict` raises instead.
+    Args:
+        paths: One or more files. If a video is in several (two annotators), its events are joined.
+        split: Only videos of this "subset" (`train` and `training` are the same); videos without one are always read.
+        policy: `clip` clips events that exceed the video and drops invalid ones; `strict` raises instead.
+
+    Returns:
+        The events by video, and what was wrong with them.
+
+    Raises:
+        InputError: A file has another form, has no video of the split, or, with `strict`, an invalid event.
     """
     files = [Path(path) for path in ([paths] if isinstance(paths, (str, Path)) else paths)]
     annotations, subsets = Annotations({}, {}, []), set()
@@ -181,7 +200,7 @@ def read_annotations(
 
 
 def _add(annotations: Annotations, entry: AnnotatedVideo, strict_where: str | None) -> None:
-    """Take a video in; where something is wrong, note it, or raise if it must not be."""
+    """Add the valid events of a video and note the problems, or raise if `strict_where` is given."""
     duration, problems = entry.duration, []
     if duration is not None and not 0 < duration < math.inf:
         problems.append(Problem(entry.video, None, f"bad duration, {duration}", "ignored"))
@@ -204,7 +223,7 @@ def _add(annotations: Annotations, entry: AnnotatedVideo, strict_where: str | No
 
 
 def _fit(segment: tuple[float, float], duration: float) -> tuple[tuple[float, float] | None, str | None]:
-    """The part of a segment that lies in the video, if any, and what was wrong with it, if anything."""
+    """The part of a segment that lies in the video, None if there is none; and what was wrong, None if nothing."""
     start, end = segment
     if not (math.isfinite(start) and math.isfinite(end)):
         return None, "not a number"

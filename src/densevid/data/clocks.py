@@ -1,6 +1,6 @@
-"""How long a step of somebody else's features is: a given number, a duration file, or the duration over the rows.
+"""Clocks of features that have none: a given step length, the release's formula, or the duration over the rows.
 
-A duration file is the release's `*_duration_frame.csv`: id, duration in seconds, number of frames, one video a line.
+A duration file is the release's `*_duration_frame.csv`: id, duration in seconds, number of frames, one video per line.
 """
 
 from __future__ import annotations
@@ -16,12 +16,20 @@ from densevid.errors import InputError
 from densevid.tracks import Clock
 
 Formula = Literal["activitynet", "youcook2"]
-RELEASED_SAMPLING = 0.5  # seconds; what the release aimed at, and what it takes for a video without a duration
+RELEASED_SAMPLING = 0.5  # seconds per step: the release's target, and its value for videos without a duration
 
 
 @dataclass(frozen=True)
 class StepClocks:
-    """Gives each video its clock. A number given for all videos wins; else what is known of the video decides."""
+    """Gives each video its clock.
+
+    Attributes:
+        seconds_per_step: Step length of all videos; overrides everything else.
+        formula: The release's rounding, which differs between its two datasets.
+        durations: Seconds by video.
+        frames: Number of frames by video.
+        otherwise: Step length in the release's layout for videos without a frame count.
+    """
 
     seconds_per_step: float | None = None
     formula: Formula = "activitynet"
@@ -34,7 +42,7 @@ class StepClocks:
             Clock.uniform(self.seconds_per_step)
 
     def released(self, video: str) -> Clock:
-        """The release's rule: its formula where the frame count is known, elsewhere what is usual: .5 seconds."""
+        """The clock by the release's formula, or the default step length if the frame count is unknown."""
         if self.seconds_per_step is not None:
             return Clock.uniform(self.seconds_per_step)
         if video not in self.frames:
@@ -47,7 +55,7 @@ class StepClocks:
             raise InputError(f"{video}: {reason}; correct the duration file or give the seconds per step") from None
 
     def over_duration(self, video: str, rows: int) -> Clock:
-        """Rows spread evenly over the video."""
+        """A clock that spreads the rows evenly over the duration."""
         if self.seconds_per_step is not None:
             return Clock.uniform(self.seconds_per_step)
         if video not in self.durations:
@@ -56,14 +64,24 @@ class StepClocks:
 
 
 def released_seconds_per_step(duration: float, frames: float, formula: Formula) -> float:
-    """The release took every n-th frame, n the frames in half a second, rounded differently for the two datasets."""
+    """Seconds per step in the release: every n-th frame, n the frames in half a second, rounded per dataset."""
     if formula == "activitynet":
         return duration * int(frames / int(duration) * RELEASED_SAMPLING) / frames
     return duration * math.ceil(frames / duration * RELEASED_SAMPLING) / frames
 
 
 def read_duration_file(path: Path) -> tuple[dict[str, float], dict[str, float]]:
-    """Durations and frame counts by video; a first line of column names is allowed, and so is a file without frames."""
+    """Read a duration file.
+
+    Args:
+        path: A CSV file: id, duration, and optionally the number of frames; a header line is allowed.
+
+    Returns:
+        Seconds by video, and frame counts by video.
+
+    Raises:
+        InputError: The file cannot be read; the message names the line.
+    """
     durations: dict[str, float] = {}
     frames: dict[str, float] = {}
     for line, row in _rows(path):
@@ -82,7 +100,7 @@ def read_duration_file(path: Path) -> tuple[dict[str, float], dict[str, float]]:
 
 
 def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Line numbers and stripped cells of the lines that hold something."""
+    """Line numbers and stripped cells of the lines that are not empty."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             for line, row in enumerate(csv.reader(file), start=1):

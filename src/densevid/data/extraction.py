@@ -1,7 +1,7 @@
-"""Many videos become a feature store: what is missing goes through the workers, and a report says what became of it.
+"""Extract the features of many videos into a feature store, with several workers and a report.
 
-Every outcome is appended to a log in the store as it arrives, so that neither an interrupt nor a kill loses what is
-known about a video; the report is made of that log, runs before this one included.
+Each outcome is appended to a log in the store at once, so that an interrupt or a kill loses nothing; the report is made
+from the log of all runs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,17 @@ MOST_WORKERS_PER_CORE = 4
 
 @dataclass
 class ExtractionReport:
-    """What became of the videos that were named; `read_in_part` also of those that were there before."""
+    """The outcome of an extraction.
+
+    Attributes:
+        store: The feature store.
+        named: Videos that were named, those refused included.
+        extracted: Videos that were extracted in this run.
+        already_there: Videos that the store had before.
+        seconds: Duration of the extracted videos.
+        failed: One line for each video that failed, with the reason.
+        read_in_part: One line for each video in the store that could only be read in part.
+    """
 
     store: Path
     named: int
@@ -84,7 +94,20 @@ def extract_many(
 
 
 class Extraction:
-    """One run over some inputs: `jobs` is what was named, `missing` what the store does not have yet."""
+    """One run over some inputs; the steps behind `extract_many`.
+
+    Args:
+        inputs: Video files, folders, and text files that list them.
+        workers: Videos at a time; None for one per core, or 4 on a GPU.
+        device: Where networks run.
+
+    Attributes:
+        jobs: The videos that were found.
+        missing: Those that the store does not have yet.
+
+    Raises:
+        InputError: No video was found.
+    """
 
     def __init__(self, inputs: Iterable[str | Path], workers: int | None = None, device: Device = "auto") -> None:
         if workers is not None and workers < 1:
@@ -94,16 +117,16 @@ class Extraction:
             raise InputError("; ".join(self._refused) or "no video was named")
         self.device = device
         most = MOST_WORKERS_PER_CORE * usable_cores()
-        self.workers = min(workers or _usual_workers(device), most, len(self.jobs))
+        self.workers = min(workers or _default_workers(device), most, len(self.jobs))
         self.missing: list[Job] = []
 
     def extractor(self, backbone: Backbone, seconds_per_step: float = 0.5, dtype: str = "float16") -> Extractor:
-        """What each of its workers uses."""
+        """The extractor that each worker uses."""
         threads = max(1, usable_cores() // self.workers)
         return Extractor(backbone, seconds_per_step, device=self.device, threads=threads, dtype=dtype)
 
     def open_store(self, out: Path | str, extractor: Extractor, *, resume: bool = False) -> FeatureStore:
-        """The store, made or resumed; from then on it is known what is missing."""
+        """Create the store, or resume it, and determine what is missing."""
         self.store = FeatureStore.create(
             out,
             extractor.backbone.streams,
@@ -116,12 +139,12 @@ class Extraction:
         return self.store
 
     def into(self, out: Path | str, extractor: Extractor, *, resume: bool = False) -> Iterator[Outcome]:
-        """Open the store and run; see `run`."""
+        """Open the store and run."""
         self.open_store(out, extractor, resume=resume)
         return self.run(extractor)
 
     def run(self, extractor: Extractor) -> Iterator[Outcome]:
-        """Extract what is missing; each outcome is logged before it is given, and `report` is there at the end."""
+        """Extract what is missing, yielding outcomes as they are ready; afterwards `report` is complete."""
         there = len(self.jobs) - len(self.missing)
         self.report = ExtractionReport(self.store.path, len(self.jobs) + len(self._refused), already_there=there)
         self.report.failed += self._refused
@@ -130,12 +153,12 @@ class Extraction:
                 self._note(outcome)
                 yield outcome
         finally:
-            with suppress(OSError):  # a full disk has been told already; the log is there for the next run
+            with suppress(OSError):  # a full disk is reported already, and the log remains
                 self._finish()
 
     def _note(self, outcome: Outcome) -> None:
         if outcome.is_fatal:
-            raise self._no_room(outcome.error or "")
+            raise self._disk_full(outcome.error or "")
         self.report.extracted += outcome.error is None
         self.report.seconds += outcome.seconds
         if outcome.error:
@@ -150,13 +173,13 @@ class Extraction:
             with (self.store.path / LOG).open("a", encoding="utf-8") as log:
                 log.write(json.dumps(row) + "\n")
         except OSError as error:
-            raise self._no_room(f"cannot save: {error.strerror}") from error
+            raise self._disk_full(f"cannot save: {error.strerror}") from error
 
-    def _no_room(self, what: str) -> InputError:
-        return InputError(f"{self.store}: {what}; make room and run it again with --resume")
+    def _disk_full(self, what: str) -> InputError:
+        return InputError(f"{self.store}: {what}; free disk space and run it again with --resume")
 
     def _finish(self) -> None:
-        """Write the report of the store: the last that is known of each video of any run."""
+        """Write the report: the last outcome of each video in any run."""
         self.store.refresh()
         known = _last_known(self.store.path / LOG)
         partial = {video: f"{row['path']}: {row['warning']}" for video, row in known.items() if row.get("warning")}
@@ -175,7 +198,7 @@ class Extraction:
 
 
 def _last_known(log: Path) -> dict[str, dict[str, Any]]:
-    """The newest row of each video; a line that a kill cut short is left out."""
+    """The last row of each video; incomplete lines are skipped."""
     known: dict[str, dict[str, Any]] = {}
     for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if log.is_file() else []:
         try:
@@ -186,6 +209,6 @@ def _last_known(log: Path) -> dict[str, dict[str, Any]]:
     return known
 
 
-def _usual_workers(device: Device) -> int:
-    """One per core; a GPU is kept busy by few, and each holds some of its memory."""
+def _default_workers(device: Device) -> int:
+    """One per core; few are enough for a GPU, and each takes some of its memory."""
     return min(usable_cores(), WORKERS_ON_A_GPU) if chosen_device(device) == "cuda" else usable_cores()

@@ -1,10 +1,8 @@
-"""Features in one HDF5 file: a dataset per video, or a group per video with a dataset per stream.
+"""`open_features`: open features in any layout as a FeatureSource. HDF5 files are read here.
 
-The streams of a group stand side by side in the release's order (resnet, bn), others after them by name.
-
-`open_features`: whatever layout features are in, look at what is there and give a FeatureSource.
-
-Files are found by listing folders, never by making a path from a video id, and arrays are read with pickling off.
+An HDF5 file has a dataset per video, or a group per video with a dataset per stream; the streams of a group are
+concatenated in the release's order (resnet, bn), others after them by name. Files are found by listing folders, never
+by building a path from a video id, and arrays are read without pickle.
 """
 
 from __future__ import annotations
@@ -27,13 +25,13 @@ SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
 
 def is_hdf5(path: Path) -> bool:
-    """Whether a file begins as HDF5 files do."""
+    """Whether a file has the HDF5 signature."""
     with path.open("rb") as file:
         return file.read(len(SIGNATURE)) == SIGNATURE
 
 
 class HDF5Features(ArrayFeatures):
-    """One file for all videos. It is opened for each access, so that workers never share a handle."""
+    """One HDF5 file for all videos, opened for each access so that processes never share a handle."""
 
     def __init__(self, path: Path, clocks: StepClocks) -> None:
         with _opened(path, str(path)) as file:
@@ -42,7 +40,7 @@ class HDF5Features(ArrayFeatures):
 
     @contextmanager
     def arrays(self, video: str) -> Iterator[NamedArrays]:
-        """The datasets of a video, not yet read."""
+        """The datasets of a video."""
         where = f"{video} in {self.path}"
         with _opened(self.path, where) as file:
             item = _inside(where, file, video)
@@ -73,7 +71,7 @@ def _opened(path: Path, where: str) -> Iterator[Any]:
 
 
 def _inside(where: str, group: Any, name: str) -> Any:
-    """A member that lies in this very file: links and arrays that lead to other files are not followed."""
+    """A member of a group; links and datasets that refer to other files are refused."""
     import h5py
 
     if not isinstance(group.get(name, getlink=True), h5py.HardLink):
@@ -98,11 +96,22 @@ def open_features(
     split: str | None = None,
     default_seconds_per_step: float = RELEASED_SAMPLING,
 ) -> FeatureSource:
-    """Open features: our store, the release's pairs of .npy files, one .npy a video, or an HDF5 file.
+    """Open features in any layout: a feature store, .npy files, or an HDF5 file.
 
-    `durations` is a `*_duration_frame.csv` (without one it is looked for beside the features), or seconds by video, as
-    annotations know them. `seconds_per_step` overrules it. A store has its own clocks: a number or a file for one is an
-    error. A video without a duration has the usual seconds per step in the release's layout.
+    Args:
+        path: A store, a folder of .npy files (one per video, or the release's pairs), or an HDF5 file.
+        durations: A `*_duration_frame.csv`, or seconds by video as annotations have them. By default such a file is
+            searched in the folder and beside it.
+        seconds_per_step: Length of a step of every video, instead of durations.
+        duration_formula: The release's formula for the length of a step: "activitynet" or "youcook2".
+        split: Read only the folder of this split.
+        default_seconds_per_step: Length of a step in the release's layout for videos without a duration.
+
+    Returns:
+        The features by video id.
+
+    Raises:
+        InputError: There are no features, or clocks were given for a store, which has its own.
     """
     if seconds_per_step is not None:
         Clock.uniform(seconds_per_step)  # an error if there is no such clock
@@ -122,10 +131,10 @@ def open_features(
 
 
 def _require_no_clock(store: Path, durations: Durations | None, seconds_per_step: float | None) -> None:
-    """What annotations say of durations is known and not asked for, so it may be given with a store."""
-    asked = {"--seconds-per-step": seconds_per_step is not None, "--durations": isinstance(durations, (str, Path))}
-    if any(asked.values()):
-        needless = " and ".join(flag for flag, given in asked.items() if given)
+    """Refuse clocks for a store; durations by video come from annotations, not from a flag, and are ignored."""
+    flags = {"--seconds-per-step": seconds_per_step is not None, "--durations": isinstance(durations, (str, Path))}
+    if any(flags.values()):
+        needless = " and ".join(flag for flag, given in flags.items() if given)
         raise InputError(f"{store}: a store has its own clock; leave {needless} out")
 
 
@@ -143,7 +152,7 @@ def _duration_file_of(path: Path) -> Path | None:
         files = sorted(folder.glob("*_duration_frame.csv"))
         if len(files) > 1:
             names = ", ".join(file.name for file in files)
-            raise InputError(f"{folder}: has several duration files ({names}); say which one")
+            raise InputError(f"{folder}: has several duration files ({names}); give one with --durations")
         if files:
             return files[0]
     return None

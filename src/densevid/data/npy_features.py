@@ -1,6 +1,7 @@
-"""Features kept as one or more arrays per video, in files that others made: what all such layouts have in common.
+"""Features in folders of .npy files: one `<id>.npy` per video, or the release's `<id>_resnet.npy` + `<id>_bn.npy`.
 
-Features in folders of .npy files: the release's `<id>_resnet.npy` + `<id>_bn.npy`, or one `<id>.npy` a video.
+`ArrayFeatures` is what these layouts share with HDF5 (`data.layouts`): a video is one array per stream, steps x width,
+and the clock comes from outside (`data.clocks`).
 """
 
 from __future__ import annotations
@@ -23,11 +24,20 @@ from densevid.data.sources import unknown_video
 from densevid.errors import InputError, one_line
 from densevid.tracks import Clock, Extent, FeatureRecipe, FeatureTrack, Streams, streams_text
 
-NamedArrays = list[tuple[str, Any]]  # stream name, and something that has a shape and a dtype and becomes an array
+NamedArrays = list[tuple[str, Any]]  # name of the stream, and an array or what numpy converts to one
 
 
 class ArrayFeatures(ABC):
-    """A FeatureSource whose videos are arrays of steps x width, one per stream. Every complaint names the video."""
+    """A FeatureSource whose videos are arrays of steps x width, one per stream.
+
+    Args:
+        path: The file or folder.
+        ids: Ids of the videos in it.
+        clocks: Gives each video its clock.
+
+    Raises:
+        InputError: There are no videos. Later errors name the video they are about.
+    """
 
     recipe: FeatureRecipe | None = None
 
@@ -38,7 +48,7 @@ class ArrayFeatures(ABC):
 
     @abstractmethod
     def arrays(self, video: str) -> AbstractContextManager[NamedArrays]:
-        """The arrays of a video that is there, open as long as the block lasts."""
+        """Context manager: the arrays of a video, open inside the block."""
 
     def clock(self, video: str, steps: int) -> Clock:
         """The clock of a video."""
@@ -51,11 +61,11 @@ class ArrayFeatures(ABC):
 
     @cached_property
     def _pattern(self) -> tuple[str, Streams]:
-        """The first video that can be read and its streams, which all others must have too."""
+        """The first readable video and its streams, which all other videos must have."""
         for video in self.videos():
             with suppress(InputError), self._opened(video) as arrays:
                 return video, _streams(arrays)
-        with self._opened(self.videos()[0]) as arrays:  # says what is wrong with the first
+        with self._opened(self.videos()[0]) as arrays:  # raises the error of the first
             return self.videos()[0], _streams(arrays)
 
     def videos(self) -> list[str]:
@@ -72,12 +82,12 @@ class ArrayFeatures(ABC):
         return str(self.path)
 
     def extent(self, video: str) -> Extent:
-        """Steps, clock and duration of one video, from the headers of its arrays."""
+        """Steps, clock and duration of one video, from the shapes of its arrays."""
         with self._opened(video) as arrays:
             return self._extent(video, arrays)
 
     def track(self, video: str) -> FeatureTrack:
-        """One video, its streams side by side, at the precision of its arrays."""
+        """The features of one video, streams concatenated, in the precision of its arrays."""
         with self._opened(video) as arrays:
             streams, extent = _streams(arrays), self._extent(video, arrays)
             values = np.concatenate([_native(values) for _, values in arrays], axis=1)
@@ -91,7 +101,7 @@ class ArrayFeatures(ABC):
 
     @contextmanager
     def _opened(self, video: str) -> Iterator[NamedArrays]:
-        """The arrays of a video, if each is steps x width and all have the same number of steps."""
+        """The arrays of a video, checked: each steps x width, all with the same number of steps."""
         if video not in self._ids:
             raise unknown_video(video, self.path, self.videos())
         with self.arrays(video) as arrays:
@@ -115,7 +125,7 @@ def _require_matrix(what: str, values: Any) -> None:
 
 
 def _native(values: Any) -> Any:
-    """All of an array in memory, in this machine's byte order."""
+    """Read an array into memory, in native byte order."""
     return np.asarray(values, dtype=values.dtype.newbyteorder("="))
 
 
@@ -127,7 +137,7 @@ RELEASED_STREAMS = ("resnet", "bn")
 
 
 class NpyFeatures(ArrayFeatures):
-    """One `<id>.npy` a video, at any rate, or resampled to a fixed number of rows over the video."""
+    """One `<id>.npy` per video, at any rate or with a fixed number of rows per video."""
 
     def __init__(self, path: Path, files: Mapping[str, Path], clocks: StepClocks) -> None:
         self._files = files
@@ -140,14 +150,14 @@ class NpyFeatures(ArrayFeatures):
 
 
 class ReleasedFeatures(ArrayFeatures):
-    """The release's layout: two files a video, side by side in this order, and its rule for the length of a step."""
+    """The release's layout: two files per video, concatenated in this order, with its formula for the step length."""
 
     def __init__(self, path: Path, files: Mapping[str, Mapping[str, Path]], clocks: StepClocks) -> None:
         self._files = files
         super().__init__(path, files, clocks)
 
     def clock(self, video: str, steps: int) -> Clock:
-        """By the release's formula."""
+        """The clock by the release's formula."""
         return self.clocks.released(video)
 
     @contextmanager
@@ -162,7 +172,16 @@ class ReleasedFeatures(ArrayFeatures):
 
 
 def open_npy_folder(path: Path, clocks: StepClocks, split: str | None = None) -> NpyFeatures | ReleasedFeatures:
-    """Open a folder of .npy files, or folders of them, one for each split, under it."""
+    """Open a folder of .npy files, or one that has such a folder per split.
+
+    Args:
+        path: The folder.
+        clocks: Gives each video its clock.
+        split: Read only the folder of this split.
+
+    Raises:
+        InputError: Both layouts are mixed, a video is in two folders, or there are no features.
+    """
     files = _npy_files(path, split)
     plain: dict[str, Path] = {}
     released: dict[str, dict[str, Path]] = {}
@@ -178,7 +197,7 @@ def open_npy_folder(path: Path, clocks: StepClocks, split: str | None = None) ->
 
 
 class NpyArray:
-    """The array of a .npy file: its shape is known from the header at once, its values are mapped when asked for."""
+    """A .npy file whose header is read at once and whose values are memory-mapped on access."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -200,7 +219,7 @@ class NpyArray:
 
 
 def read_npy(video: str, path: Path) -> NpyArray:
-    """Open an array; pickles and archives are no arrays."""
+    """Open a .npy file of a video; pickled objects and archives are refused."""
     try:
         return NpyArray(path)
     except (OSError, ValueError, EOFError, SyntaxError, OverflowError, TypeError) as error:
@@ -208,7 +227,7 @@ def read_npy(video: str, path: Path) -> NpyArray:
 
 
 def _npy_files(path: Path, split: str | None) -> list[Path]:
-    """The .npy files of a folder; if it has none, of the folders in it, or of that of one split."""
+    """The .npy files of a folder; if it has none, those of its subfolders, or of the subfolder of one split."""
     if files := sorted(path.glob("*.npy")):
         return files
     folders = sorted(folder for folder in path.iterdir() if folder.is_dir())
@@ -222,7 +241,7 @@ def _npy_files(path: Path, split: str | None) -> list[Path]:
 
 
 def _claim(files: dict[str, Path], key: str, video: str, file: Path) -> None:
-    """Note a file, unless the same id was found in another split."""
+    """Add a file; an id that was found in another folder is an error."""
     if key in files:
         raise InputError(f"{video}: its features are in {files[key].parent} and in {file.parent}; choose a split")
     files[key] = file

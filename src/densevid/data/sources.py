@@ -1,4 +1,8 @@
-"""FeatureSource: what every place that features come from looks like, and whether its features suit a model."""
+"""FeatureSource: what provides features by video id, and the check of features against a model's recipe.
+
+Implementations: `FeatureStore` (`data.store`), the layouts of others (`data.npy_features`, `data.layouts`), composed
+timelines (`timelines.sources`), and `InMemoryFeatures`.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from densevid.video.reduction import Reduction
 
 
 class FeatureSource(Protocol):
-    """Feature tracks by video id: our store, or a layout that others use. Asking for an unknown id is an InputError."""
+    """Feature tracks by video id. An unknown id raises an InputError."""
 
     @property
     def streams(self) -> Streams:
@@ -20,7 +24,7 @@ class FeatureSource(Protocol):
 
     @property
     def recipe(self) -> FeatureRecipe | None:
-        """How the features were made, where it is known."""
+        """How the features were made, None if unknown."""
         ...
 
     def videos(self) -> list[str]:
@@ -28,7 +32,7 @@ class FeatureSource(Protocol):
         ...
 
     def track(self, video: str) -> FeatureTrack:
-        """The features of one video, at the precision they are kept in."""
+        """The features of one video, in the precision they are stored in."""
         ...
 
     def extent(self, video: str) -> Extent:
@@ -41,7 +45,7 @@ class FeatureSource(Protocol):
 
 
 def reduction_of(source: FeatureSource | None) -> Reduction | None:
-    """What the features of a source were reduced by, where it says so: a store does, and what is composed of one."""
+    """The PCA that reduced the features of a source; only stores, and what is composed of them, have one."""
     return getattr(source, "reduction", None)
 
 
@@ -52,8 +56,20 @@ def unknown_video(video: str, source: object, videos: Sequence[str]) -> InputErr
 
 
 def check_recipe(wanted: FeatureRecipe | None, wanted_streams: Streams, source: FeatureSource) -> str | None:
-    """Whether a model can read these features: None if surely, a warning if it cannot be known, else an InputError."""
-    extracted = wanted is not None and "sampling" in wanted.table  # the release's features cannot be made anew
+    """Check whether a model can read the features of a source.
+
+    Args:
+        wanted: The recipe of the features the model was trained on, None if unknown.
+        wanted_streams: Names and widths of their streams.
+        source: The features.
+
+    Returns:
+        None if the recipes are equal, a warning if one of them is unknown and the widths are equal.
+
+    Raises:
+        InputError: The widths or the recipes differ; the message has the command that makes the right features.
+    """
+    extracted = wanted is not None and "sampling" in wanted.table  # the release's features cannot be computed here
     make = f"; make the right ones with `{_extract_command(wanted)}`" if wanted and extracted else ""
     got_widths, wanted_widths = _widths(source.streams), _widths(wanted_streams)
     if got_widths != wanted_widths:
@@ -61,9 +77,9 @@ def check_recipe(wanted: FeatureRecipe | None, wanted_streams: Streams, source: 
             f"the features are {streams_text(source.streams)}, the model reads {streams_text(wanted_streams)}{make}"
         )
     if wanted is None:
-        return "the model does not say how its features were made; going by their widths, which fit"
+        return "the model has no feature recipe; the widths of the features are right"
     if source.recipe is None:
-        return f"the features do not say how they were made; the model reads {wanted.id}, and their widths fit"
+        return f"the features have no recipe; the model reads {wanted.id}, and their widths are right"
     if source.recipe.id != wanted.id:
         keys = ", ".join(wanted.differences(source.recipe))
         if set(wanted.differences(source.recipe)) <= {"version", "weights"}:
@@ -79,7 +95,7 @@ def check_recipe(wanted: FeatureRecipe | None, wanted_streams: Streams, source: 
 
 
 def _extract_command(recipe: FeatureRecipe) -> str:
-    """What makes features of this recipe."""
+    """The command that makes features of this recipe."""
     sampling = recipe.table.get("sampling", {})
     every = sampling.get("seconds_per_step", 0.5) if isinstance(sampling, dict) else 0.5
     rate = "" if every == 0.5 else f" --every {every:g}"
@@ -92,7 +108,15 @@ def _widths(streams: Streams) -> list[int]:
 
 
 class InMemoryFeatures:
-    """Tracks that are already there, as a FeatureSource: generated ones, or those of a single video."""
+    """Tracks in memory as a FeatureSource.
+
+    Args:
+        tracks: Tracks by video id, all with the same streams.
+        recipe: How they were made, if known.
+
+    Raises:
+        InputError: The tracks have different streams, or there are none.
+    """
 
     def __init__(self, tracks: Mapping[str, FeatureTrack], recipe: FeatureRecipe | None = None) -> None:
         self._tracks = dict(tracks)

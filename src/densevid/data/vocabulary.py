@@ -1,8 +1,7 @@
-"""Sentences and the words in them, by rules of our own that are good enough for captions in languages with spaces.
+"""Tokenisation and the vocabulary: sentences become token ids for training, and token ids become sentences.
 
-Words and their ids: sentences become ids for training, ids become sentences after decoding.
-
-Built from training captions alone. On disk it is `vocabulary.txt`: one token a line, in the order of the ids, the four
+`tokenize` splits captions in languages with spaces into lower-case words, and `detokenize` joins them. `Vocabulary` is
+built from training captions alone; on disk it is `vocabulary.txt`, one token per line in the order of the ids, the four
 special tokens first.
 """
 
@@ -22,13 +21,13 @@ from densevid.io import read_json, write_text
 
 CLITICS = ("n't", "'s", "'m", "'d", "'re", "'ve", "'ll")
 
-# In this order: a number with . , : inside; a clitic that already stands alone; a word with ' or - inside.
+# In this order: a number with . , : inside; a clitic that is a word already; a word with ' or - inside.
 _WORD = re.compile(rf"\d+(?:[.,:]\d+)+|(?<!\S)(?:{'|'.join(CLITICS)})(?!\S)|[^\s.,:'-]+(?:['-][^\s.,:'-]+)*")
 _APOSTROPHES = str.maketrans(dict.fromkeys("’´`", "'"))
 
 
 class _Separators(dict[int, str | int]):
-    """A translation that keeps letters, digits and marks, and what `_WORD` looks at; all else becomes a space."""
+    """A translation table that keeps letters, digits, marks and '-.,: and maps other characters to a space."""
 
     def __missing__(self, code: int) -> str | int:
         character = chr(code)
@@ -41,19 +40,19 @@ _SEPARATORS = _Separators()
 
 
 def tokenize(sentence: str) -> list[str]:
-    """Lower-case words; clitics stand alone (`do n't`, `man 's`), punctuation and symbols are dropped."""
+    """Split a sentence into lower-case words; clitics are split off (`do n't`, `man 's`), punctuation is dropped."""
     text = unicodedata.normalize("NFKC", sentence.translate(_APOSTROPHES)).lower().translate(_SEPARATORS)
     words = [word for word in _WORD.findall(text) if any(map(str.isalnum, word))]
     return [token for word in words for token in _without_clitics(word)]
 
 
 def grams(words: Sequence[str], order: int) -> list[tuple[str, ...]]:
-    """All runs of `order` words, as often as they occur."""
+    """All n-grams of `order` words, with repetitions."""
     return [tuple(words[start : start + order]) for start in range(len(words) - order + 1)]
 
 
 def detokenize(tokens: Iterable[str]) -> str:
-    """Words as people write them: a clitic joins the word before it."""
+    """Join words to a sentence; a clitic is attached to the word before it."""
     words: list[str] = []
     for token in tokens:
         if token in CLITICS and words and words[-1] not in CLITICS:
@@ -64,7 +63,7 @@ def detokenize(tokens: Iterable[str]) -> str:
 
 
 def _without_clitics(word: str) -> list[str]:
-    """A word and the clitics at its end, each by itself."""
+    """Split the clitics off the end of a word."""
     clitics: list[str] = []
     while word.endswith(CLITICS) and word not in CLITICS:
         clitics.append(next(clitic for clitic in CLITICS if word.endswith(clitic)))
@@ -78,7 +77,14 @@ UNKNOWN, PAD, INIT, EOS = range(4)
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """All tokens in the order of their ids; the first four are special, whatever they are called."""
+    """Maps tokens to ids and back.
+
+    Attributes:
+        tokens: All tokens in the order of their ids; the first four are special, whatever their names.
+
+    Raises:
+        InputError: There are no words after the special tokens.
+    """
 
     tokens: tuple[str, ...]
 
@@ -90,7 +96,18 @@ class Vocabulary:
 
     @classmethod
     def build(cls, sentences: Iterable[str], min_count: int) -> Vocabulary:
-        """The words that occur often enough, the most frequent first, equally frequent ones in alphabetical order."""
+        """Build a vocabulary from captions.
+
+        Args:
+            sentences: The training captions.
+            min_count: Words that occur less often become `<unk>`.
+
+        Returns:
+            The vocabulary, the most frequent word first, words of equal frequency in alphabetical order.
+
+        Raises:
+            InputError: No word occurs that often.
+        """
         counts = Counter(token for sentence in sentences for token in tokenize(sentence))
         words = [word for word, count in counts.items() if count >= min_count]
         if not words:
@@ -107,34 +124,48 @@ class Vocabulary:
         return {token: number for number, token in reversed(list(enumerate(self.tokens)))}
 
     def encode(self, sentence: str, max_words: int) -> list[int]:
-        """`<init>`, the words, `<eos>`: at most `max_words` tokens after `<init>`, `<eos>` among them.
+        """Encode a sentence as `<init>`, words, `<eos>`.
 
-        That is as many as a decoder of `max_words` steps can say; a longer sentence is cut and still ends in `<eos>`.
+        Args:
+            sentence: The sentence.
+            max_words: Tokens after `<init>` at most, `<eos>` included: what a decoder of `max_words` steps can
+                generate. Longer sentences are cut and still end in `<eos>`.
+
+        Returns:
+            The token ids.
         """
         words = [self._ids.get(token, UNKNOWN) for token in tokenize(sentence)]
         return [INIT, *words[: max_words - 1], EOS]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The sentence up to the first `<eos>`, without special tokens."""
-        said = takewhile(lambda number: number != EOS, ids)
-        return detokenize(self.tokens[number] for number in said if number >= len(SPECIAL_TOKENS))
+        """Decode ids up to the first `<eos>`, without special tokens."""
+        words = takewhile(lambda number: number != EOS, ids)
+        return detokenize(self.tokens[number] for number in words if number >= len(SPECIAL_TOKENS))
 
     def decode_released(self, ids: Iterable[int]) -> str:
-        """The release's rule: join all words, then delete every ` <eos>`, ` <pad>` and ` .`; nothing ends it early."""
+        """Decode as the release does: join all tokens, then delete every ` <eos>`, ` <pad>` and ` .`."""
         text = " ".join(self.tokens[number] for number in ids)
         for deleted in (" <eos>", " <pad>", " ."):
             text = text.replace(deleted, "")
         return text
 
     def save(self, path: Path | str) -> None:
-        """Write one token a line."""
+        """Write one token per line.
+
+        Raises:
+            InputError: A token contains a line break, or the file cannot be written.
+        """
         if broken := [token for token in self.tokens if "\n" in token or "\r" in token or not token]:
             raise InputError(f"the token {broken[0]!r} cannot stand on a line of {path}")
         write_text(path, "".join(f"{token}\n" for token in self.tokens))
 
     @classmethod
     def load(cls, path: Path | str) -> Vocabulary:
-        """Read what `save` wrote."""
+        """Read a file that `save` has written.
+
+        Raises:
+            InputError: The file cannot be read or does not begin with the special tokens.
+        """
         vocabulary = _vocabulary(path, _lines(path, _text(path)))
         if vocabulary.tokens[: len(SPECIAL_TOKENS)] != SPECIAL_TOKENS:
             raise InputError(f"{path}: a vocabulary begins with {' '.join(SPECIAL_TOKENS)}, one a line")
@@ -142,7 +173,11 @@ class Vocabulary:
 
 
 def read_word_list(path: Path | str) -> Vocabulary:
-    """Read a word list that came with somebody's weights, word for word: a JSON list, or one word a line."""
+    """Read the word list of released weights: a JSON list, or one word per line, in the order of the ids.
+
+    Raises:
+        InputError: The file is neither.
+    """
     text = _text(path)
     if not re.match(r'\s*\[\s*["\]\d\[{-]', text):
         return _vocabulary(path, _lines(path, text))
@@ -167,7 +202,7 @@ def _text(path: Path | str) -> str:
 
 
 def _lines(path: Path | str, text: str) -> tuple[str, ...]:
-    """The lines of a word list; not by `splitlines`, which also cuts at odd separators inside a word."""
+    """The lines of a word list; `splitlines` would also split at other separators, which can be part of a word."""
     lines = text.rstrip("\n").split("\n")
     if "" in lines:
         raise InputError(f"{path}: line {lines.index('') + 1} is empty; a word list has one word a line")

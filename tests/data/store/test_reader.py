@@ -139,8 +139,8 @@ def test_create_resumes_only_the_same_kind(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("", "does not say format"),
-        ("format = 3", "does not say format"),
+        ("", "has no line format"),
+        ("format = 3", "has no line format"),
         ('format = "densevid-features"\nversion = 2', "store format 2, this densevid reads 1"),
         ('format = "densevid-features"\nversion = 1', "streams"),
         ('format = "densevid-features"\nversion = 1\nstreams = ["a"]\nwidths = []\ndtype = "float16"', "zip"),

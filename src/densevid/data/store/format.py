@@ -1,9 +1,9 @@
-"""The files of a feature store: `features.toml`, which says what it holds, and the records of its index files.
+"""The file format of a feature store: `features.toml` (the manifest), and pairs of data and index files.
 
-Every writer has its own pair of files, `shard-<random>.data` and `shard-<random>.index`, and no file is ever written
-by two. A video's bytes go to the data file and to the disk; only then is its record appended to the index. Whatever a
-kill leaves behind is therefore either invisible (bytes without a record) or a torn record at the end, which the
-seal of a record gives away. Names of files never come from video ids.
+Every writer has its own pair of files, `shard-<random>.data` and `shard-<random>.index`; no file has two writers. The
+bytes of a video are written and synced to the data file before its record is appended to the index. A killed writer
+therefore leaves bytes without a record, which are ignored, or a torn last record, which its checksum reveals. File
+names never contain video ids.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MANIFEST = "features.toml"
 DTYPES = ("float16", "float32", "float64")
 LONGEST_ID = 232  # bytes of UTF-8
 
-# edges: 0 for a uniform clock; duration: NaN if unknown; written: nanoseconds, the newest record of a video counts
+# edges: 0 for a uniform clock; duration: NaN if unknown; written: nanoseconds, the newest record of a video is valid
 RECORD = np.dtype(
     [
         ("video", f"S{LONGEST_ID}"),
@@ -41,7 +41,7 @@ RECORD = np.dtype(
     ]
 )
 WORDS = RECORD.itemsize // 8
-# One odd number per word of a record; together with the salt they make its seal (see `_seals`).
+# One odd multiplier per 8-byte word of a record, and a salt, for its checksum (see `_seals`).
 MULTIPLIERS = (np.arange(1, WORDS, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)) | np.uint64(1)
 SALT = np.uint64(0x64656E7365766964)
 Records = npt.NDArray[np.void]
@@ -49,7 +49,16 @@ Records = npt.NDArray[np.void]
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a store holds, for all its videos alike."""
+    """What all videos of a store share.
+
+    Attributes:
+        streams: Names and widths of the streams.
+        dtype: Precision of the features.
+        recipe: How they were made, None if unknown.
+
+    Raises:
+        InputError: The dtype or the streams are invalid.
+    """
 
     streams: Streams
     dtype: str
@@ -64,7 +73,7 @@ class Manifest:
 
     @property
     def width(self) -> int:
-        """Width of all streams together."""
+        """Total width of the streams."""
         return sum(width for _, width in self.streams)
 
     @property
@@ -73,11 +82,11 @@ class Manifest:
         return self.width * np.dtype(self.dtype).itemsize
 
     def payload_bytes(self, records: Any) -> Any:
-        """Bytes that records point at: the edges of the clock, then the features."""
+        """Size of the payload of records: the edges of the clock, then the features."""
         return records["edges"] * 8 + records["steps"] * self.row_bytes
 
     def write(self, folder: Path, provenance: Mapping[str, Any] | None) -> None:
-        """Write `features.toml`, which makes the folder a store."""
+        """Write `features.toml`, which makes a folder a store."""
         content = {
             "format": FORMAT,
             "version": VERSION,
@@ -91,7 +100,11 @@ class Manifest:
 
     @classmethod
     def read(cls, folder: Path) -> Manifest:
-        """Read `features.toml`; what is wrong with it becomes one line."""
+        """Read `features.toml`.
+
+        Raises:
+            InputError: The folder is not a store, or its manifest is invalid or of another version.
+        """
         path = folder / MANIFEST
         try:
             content = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -100,7 +113,7 @@ class Manifest:
         except (OSError, ValueError) as error:
             raise InputError(f"{path}: not a readable TOML file ({error})") from error
         if content.get("format") != FORMAT:
-            raise InputError(f'{path}: not a feature store, it does not say format = "{FORMAT}"')
+            raise InputError(f'{path}: not a feature store, it has no line format = "{FORMAT}"')
         if content.get("version") != VERSION:
             found = content.get("version")
             raise InputError(f"{path}: store format {found!r}, this densevid reads {VERSION}; another version wrote it")
@@ -114,7 +127,7 @@ class Manifest:
 
 
 def sealed_record(**values: Any) -> bytes:
-    """One record with its seal."""
+    """The bytes of one record with its checksum."""
     record = np.zeros(1, RECORD)
     for name, value in values.items():
         record[name] = value
@@ -123,7 +136,11 @@ def sealed_record(**values: Any) -> bytes:
 
 
 def read_records(index: Path) -> tuple[Records, int]:
-    """The good records of an index file, and how many whole ones are damaged; a torn last one does not count."""
+    """Read an index file.
+
+    Returns:
+        The valid records, and the number of damaged ones; a torn last record is not counted.
+    """
     content = index.read_bytes()
     count = len(content) // RECORD.itemsize
     if not count:
@@ -134,9 +151,10 @@ def read_records(index: Path) -> tuple[Records, int]:
 
 
 def _seals(records: Records) -> npt.NDArray[np.uint64]:
-    """A checksum of each record, for all of them at once: salt + sum of word x multiplier, modulo 2^64.
+    """Checksums of records: salt + sum of word x multiplier, modulo 2^64, for all records at once.
 
-    A multiplier is odd, so a change within one word always shows; the salt keeps a record of zeros from passing.
+    As multipliers are odd, a change of a single word always changes the checksum; the salt makes that of a record of
+    zeros differ from zero.
     """
     words = records.view("<u8").reshape(len(records), WORDS)[:, :-1]
     return np.asarray((words * MULTIPLIERS).sum(axis=1, dtype=np.uint64) + SALT)

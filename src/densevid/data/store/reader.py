@@ -1,7 +1,7 @@
-"""Our own feature store: a folder that many processes write at once and any number read, memory-mapped.
+"""FeatureStore: a folder of features that any number of processes can read and write at once.
 
-`features.toml` says what it holds, pairs of shard files hold it (see `store_format`). Opening reads the records alone,
-a few hundred bytes a video; the features of a video are touched when they are used, and nothing else is.
+Opening a store reads its manifest and index (a few hundred bytes per video, see `store.format`); the features of a
+video are memory-mapped when they are used.
 """
 
 from __future__ import annotations
@@ -26,7 +26,11 @@ Bytes = npt.NDArray[np.uint8]
 
 
 class FeatureStore:
-    """The tracks of many videos in one folder: a FeatureSource that can also be written."""
+    """The tracks of many videos in one folder: a FeatureSource that can also be written.
+
+    Raises:
+        InputError: The folder is not a store.
+    """
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
@@ -36,7 +40,11 @@ class FeatureStore:
 
     @classmethod
     def open(cls, path: Path | str) -> FeatureStore:
-        """Open a store to read it or to add to it."""
+        """Open a store to read it or to add to it.
+
+        Raises:
+            InputError: The folder is not a store.
+        """
         return cls(path)
 
     @classmethod
@@ -50,7 +58,22 @@ class FeatureStore:
         provenance: Mapping[str, Any] | None = None,
         resume: bool = False,
     ) -> FeatureStore:
-        """Make an empty store; with `resume` an existing one is opened if it holds features of the same kind."""
+        """Create a store, or open an existing one to continue it.
+
+        Args:
+            path: The folder; new, empty, or a store if `resume`.
+            streams: Name and width of each stream.
+            dtype: Precision of the features: float16, float32 or float64.
+            recipe: How the features are made, None if unknown.
+            provenance: Information for the manifest.
+            resume: Open the store if it is there already.
+
+        Returns:
+            The store.
+
+        Raises:
+            InputError: The folder holds something else, or a store of other streams, precision or recipe.
+        """
         folder, wanted = Path(path), Manifest(tuple(streams), dtype, recipe)
         if (folder / MANIFEST).exists():
             if not resume:
@@ -63,7 +86,7 @@ class FeatureStore:
         return cls(folder)
 
     def refresh(self) -> None:
-        """See what has been committed since the store was opened."""
+        """Read the index again, to see videos committed since the store was opened."""
         found = list(self._readable_records())
         self._data_files = [data for data, _ in found]
         self._maps: dict[int, Bytes] = {}
@@ -86,7 +109,7 @@ class FeatureStore:
 
     @property
     def reduction(self) -> Reduction | None:
-        """What the features were reduced by, where the store says it: a model trained on them needs it later."""
+        """The PCA that reduced the features, if any; a model trained on them keeps a copy."""
         has_one = self.recipe is not None and "reduction" in self.recipe.table and (self.path / REDUCTION).is_file()
         return Reduction.load(self.path) if has_one else None
 
@@ -111,22 +134,26 @@ class FeatureStore:
         return Extent(int(record["steps"]), self._clock(row), None if np.isnan(duration) else duration)
 
     def track(self, video: str) -> FeatureTrack:
-        """One video; its features are a read-only view of the file."""
+        """The features of one video, a read-only view of the memory-mapped file."""
         extent, row = self.extent(video), self._row_of(video)
         values = self._payload(row)[int(self._records[row]["edges"]) * 8 :].view(self.manifest.dtype)
         recipe = self.recipe.id if self.recipe else None
         return FeatureTrack(values.reshape(extent.steps, -1), extent.clock, self.streams, recipe, extent.duration)
 
     def writer(self, *, commit_every: int = 1) -> StoreWriter:
-        """A writer of one's own; what it commits is seen after `refresh`."""
+        """A new writer; its videos are visible after `refresh`. See `StoreWriter` for `commit_every`."""
         return StoreWriter(self.path, self.manifest, commit_every=commit_every)
 
     def add(self, video: str, track: FeatureTrack) -> None:
-        """Write one video through this process's own writer, so that workers can share a store object."""
+        """Write one video through a writer of this process; safe for a store object shared with workers."""
         self._writer.add(video, track)
 
     def verify(self) -> list[str]:
-        """Read everything and compare it with its checksums: one line per problem, none if the store is sound."""
+        """Read all features and compare checksums.
+
+        Returns:
+            One line per problem, none if the store is intact.
+        """
         self.refresh()
         problems = []
         for index in self._index_files():
@@ -142,19 +169,19 @@ class FeatureStore:
         return problems
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return FeatureStore, (self.path,)  # a worker opens the store for itself
+        return FeatureStore, (self.path,)  # pickled by path: a worker opens the store itself
 
     def _index_files(self) -> list[Path]:
         return sorted(self.path.glob("shard-*.index"))
 
     def _readable_records(self) -> Iterator[tuple[Path, Records]]:
-        """Each shard's data file with those of its records that can be followed."""
+        """Each shard's data file, and its records that point inside it."""
         for index in self._index_files():
             records, _ = read_records(index)
             yield index.with_suffix(".data"), records[self._within_data(index, records)]
 
     def _within_data(self, index: Path, records: Records) -> npt.NDArray[np.bool_]:
-        """Which records point inside the data file, with a clock that fits."""
+        """Which records point inside the data file and have a valid clock."""
         data = index.with_suffix(".data")
         size = data.stat().st_size if data.exists() else 0
         steps, edges, offset = records["steps"], records["edges"], records["offset"]
@@ -182,9 +209,17 @@ class FeatureStore:
 
 
 def copy_features(source: FeatureSource, store: FeatureStore, videos: Iterable[str] | None = None) -> int:
-    """Copy tracks of any source into a store, in its precision, leaving out what is there; how many were copied.
+    """Copy tracks of any source into a store, in the store's precision; videos it already has are skipped.
 
-    It turns other layouts into a store, changes the precision, and packs what many writers wrote into one shard.
+    This converts other layouts to a store, changes the precision, or packs the shards of many writers into one.
+
+    Args:
+        source: Where to read.
+        store: Where to write.
+        videos: Which videos; all by default.
+
+    Returns:
+        Number of videos copied.
     """
     missing = [video for video in (source.videos() if videos is None else videos) if video not in store]
     with store.writer(commit_every=64) as writer:
@@ -195,12 +230,12 @@ def copy_features(source: FeatureSource, store: FeatureStore, videos: Iterable[s
 
 
 def _is_free(folder: Path) -> bool:
-    """Whether a store can be made here; a manifest that somebody is writing, or was killed writing, is no obstacle."""
+    """Whether a store can be created here; an unfinished temporary manifest is no obstacle."""
     return folder.is_dir() and all(file.name.startswith(f".{MANIFEST}") for file in folder.iterdir())
 
 
 def _require_same(folder: Path, found: Manifest, wanted: Manifest) -> None:
-    """Refuse to mix features of different kinds in one store."""
+    """Refuse to mix features of different streams, precision or recipe in one store."""
     if (found.streams, found.dtype) != (wanted.streams, wanted.dtype):
         raise InputError(
             f"{folder}: holds {found.dtype} {found.streams}, not {wanted.dtype} {wanted.streams}; choose another folder"

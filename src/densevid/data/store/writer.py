@@ -1,4 +1,4 @@
-"""StoreWriter: one process's way into a feature store; any number of them write at once, none knows of the others."""
+"""StoreWriter: appends videos to a feature store; any number of writers work at once, independently of each other."""
 
 from __future__ import annotations
 
@@ -27,21 +27,29 @@ ALIGNMENT = 64
 
 
 class StoreWriter:
-    """Appends videos to its own pair of shard files; made by `FeatureStore.writer()`, best used in a `with` block.
+    """Appends videos to its own pair of shard files; use `FeatureStore.writer()` in a `with` block.
 
-    A video counts once it is committed: bytes on the disk first, its record after. `commit_every` makes that wait for
-    several videos, which spares the disk when many small ones are copied.
+    Args:
+        folder: The store.
+        manifest: What the store holds.
+        commit_every: Sync to disk and commit after this many videos; more is faster for many small ones. A video that
+            is not committed is lost if the process is killed.
     """
 
     def __init__(self, folder: Path, manifest: Manifest, *, commit_every: int = 1) -> None:
         self.folder, self.manifest, self.commit_every = folder, manifest, commit_every
         self._files: tuple[FileIO, FileIO] | None = None
         self._process = os.getpid()
-        self._waiting: list[bytes] = []
+        self._pending: list[bytes] = []
         self._lock = threading.Lock()
 
     def add(self, video: str, track: FeatureTrack) -> None:
-        """Append one video; if the id is already there, the newer features take its place."""
+        """Append one video; features that are already stored under its id are replaced.
+
+        Raises:
+            InputError: The id is invalid, or the track has other streams, another recipe, NaN, or values that the
+                store's precision cannot represent.
+        """
         name = _checked_id(video)
         values = self._checked_values(video, track)
         edges = np.empty(0) if track.clock.edges is None else track.clock.edges
@@ -61,12 +69,12 @@ class StoreWriter:
                 written=time.time_ns(),
                 payload_crc=reduce(lambda crc, part: zlib.crc32(part, crc), payload, 0),
             )
-            self._waiting.append(record)
-            if len(self._waiting) >= self.commit_every:
+            self._pending.append(record)
+            if len(self._pending) >= self.commit_every:
                 self._commit()
 
     def close(self) -> None:
-        """Commit what waits and close the files; the next `add` would start a new pair."""
+        """Commit and close the files; a later `add` starts a new pair."""
         with self._lock:
             if self._files:
                 with self._shard():
@@ -80,7 +88,7 @@ class StoreWriter:
         self.close()
 
     def _checked_values(self, video: str, track: FeatureTrack) -> npt.NDArray[np.generic]:
-        """The features as they will lie on the disk."""
+        """The features in the precision of the store, checked."""
         if track.streams != self.manifest.streams:
             raise InputError(f"{video}: has streams {track.streams}, store {self.folder} has {self.manifest.streams}")
         recipe = self.manifest.recipe.id if self.manifest.recipe else None
@@ -97,22 +105,22 @@ class StoreWriter:
         return values
 
     def _commit(self) -> None:
-        """Data to the disk, then the records that point at it."""
+        """Sync the data file, then write and sync the records."""
         assert self._files is not None
         data, index = self._files
         to_disk(Path(data.name))
-        _write(index, b"".join(self._waiting))
+        _write(index, b"".join(self._pending))
         to_disk(Path(index.name))
-        self._waiting.clear()
+        self._pending.clear()
 
     @contextmanager
     def _shard(self) -> Iterator[tuple[FileIO, FileIO]]:
-        """This process's files, made when first needed; a pair that failed once (a full disk) is not written again."""
+        """This process's pair of files, created on first use; a pair that failed (disk full) is not used again."""
         if self._files is None or self._process != os.getpid():
             stem = self.folder / f"shard-{uuid.uuid4().hex}"
             self._files = FileIO(f"{stem}.data", "x"), FileIO(f"{stem}.index", "x")
             self._process = os.getpid()
-            self._waiting = []
+            self._pending = []
             to_disk(self.folder)
         try:
             yield self._files
@@ -124,7 +132,7 @@ class StoreWriter:
         for file in self._files or ():
             file.close()
         self._files = None
-        self._waiting = []
+        self._pending = []
 
 
 def _checked_id(video: str) -> bytes:
@@ -138,12 +146,12 @@ def _checked_id(video: str) -> bytes:
 
 
 def _all_finite(values: npt.NDArray[Any]) -> bool:
-    """NaN and infinity show in the extremes, which cost no memory to find; a mask as large as a long track would."""
+    """Whether all values are finite, by their extremes: NaN propagates, and no mask as large as the track is needed."""
     return bool(np.isfinite([values.min(), values.max()]).all())
 
 
 def _write(file: FileIO, content: bytes | memoryview) -> None:
-    """Write all of it: one call may take less than it is given."""
+    """Write all bytes; a single call may write fewer."""
     rest = memoryview(content)
     while rest:
         rest = rest[file.write(rest) :]
