@@ -101,14 +101,14 @@ def test_one_line(make, tmp_path, capsys) -> None:
 
 @pytest.mark.parametrize("address", ["http://example.com/video.mp4", "HTTPS://example.com/v?a=b", "file:///tmp/a.mp4"])
 def test_an_address_is_not_fetched(address, capsys) -> None:
-    assert f"{address}: an address; nothing is fetched, so download" in refused(capsys, address)
+    assert f"{address}: a URL, and nothing is downloaded; download the video first" in refused(capsys, address)
     with pytest.raises(InputError, match="download the video first"):
         densevid.caption(address)
 
 
 @pytest.mark.parametrize("name", ["", " "])
 def test_an_empty_name_is_not_this_folder(name, capsys) -> None:
-    assert "an empty name: name a video or a folder" in refused(capsys, name)
+    assert "an empty name; give a video or a folder" in refused(capsys, name)
 
 
 @pytest.mark.parametrize(

@@ -1,1 +1,1 @@
-"""From a video file to a feature track: files, frames at exact times, networks, and many videos at once."""
+"""From a video file to a feature track: containers, frames at exact times, backbones, and many videos at once."""

@@ -1,12 +1,12 @@
-"""Backbones by name: what turns the pictures of a step into its vector, and the recipe that says how.
+"""Backbones: functions from the pictures of a step to its feature vector, by name, each with a recipe.
 
-`two-stream` is the default: EfficientNet-Lite0 on the frame, and again on the flow over five frames. A network of
-one's own is a function from pictures to vectors; `--backbone module:function` or `register` brings it in:
+`two-stream` is the default: EfficientNet-Lite0 on the frame, and on the optical flow over five frames. Your own network
+is a function from pictures to vectors, used as `--backbone module:function` or after `register`:
 
-    def colours(pictures):                       # uint8, steps x frames x size x size x 3, red green blue
+    def colours(pictures):                       # uint8, steps x frames x size x size x 3, RGB
         return pictures.mean(axis=(1, 2, 3))     # steps x width
 
-    mine = plug_in(colours, frames_per_step=1, size=64, version="1")      # only if the defaults do not suit
+    mine = plug_in(colours, frames_per_step=1, size=64, version="1")      # only if the defaults do not fit
 """
 
 from __future__ import annotations
@@ -40,7 +40,19 @@ RESIZING = "whole picture, bilinear, squeezed to a square"
 
 @dataclass(frozen=True)
 class Backbone:
-    """How steps become vectors. `load` makes the function itself, which is only needed where it runs."""
+    """A backbone: how the pictures of a step become a vector.
+
+    Attributes:
+        name: Name by which `densevid extract --backbone` finds it.
+        version: Changes whenever the vectors do.
+        streams: Names and widths of the vector's parts.
+        frames_per_step: Consecutive frames it reads per step.
+        size: Side of its square input pictures.
+        weights: Hash of its weights.
+        preprocessing: What is done to the pictures, for the recipe.
+        load: Loads the function for a device; only called where it runs.
+        reduction: The recipe of a PCA that follows, if any.
+    """
 
     name: str
     version: str
@@ -53,11 +65,11 @@ class Backbone:
     reduction: Mapping[str, Any] | None = None
 
     def sampling(self, seconds_per_step: float) -> Sampling:
-        """How videos must be cut for it."""
+        """How videos are sampled for it."""
         return Sampling(seconds_per_step, self.frames_per_step, self.size)
 
     def recipe(self, seconds_per_step: float) -> FeatureRecipe:
-        """Everything that changes the numbers, so that only equal features are ever mixed."""
+        """The recipe of its features, which contains everything that changes their values."""
         return FeatureRecipe(
             {
                 "name": self.name,
@@ -75,7 +87,17 @@ class Backbone:
 
 
 def find_backbone(name: str) -> Backbone:
-    """A backbone by its registered name, or `module:function` of one's own."""
+    """Find a backbone.
+
+    Args:
+        name: A registered name, or `module:function` for your own.
+
+    Returns:
+        The backbone.
+
+    Raises:
+        InputError: There is no such backbone, or it cannot be imported.
+    """
     if name in _REGISTRY:
         return _REGISTRY[name]()
     if ":" in name:
@@ -90,7 +112,7 @@ def backbone_names() -> list[str]:
 
 
 def register(backbone: Backbone) -> None:
-    """Make a backbone known by its name in this process."""
+    """Register a backbone by its name, for this process."""
     _REGISTRY[backbone.name] = lambda: backbone
 
 
@@ -103,9 +125,21 @@ def plug_in(
     size: int = 224,
     weights: Path | str | None = None,
 ) -> Backbone:
-    """Any function from pictures to vectors as a backbone; it is tried once on black pictures.
+    """Make a backbone of any function from pictures to vectors. It is called once on black pictures to find its width.
 
-    Without a `weights` file the recipe carries the hash of the source file that the function stands in.
+    Args:
+        function: Takes uint8 pictures, steps x frames x size x size x 3 (RGB); returns numbers, steps x width.
+        name: Name of the backbone; `module:function` by default.
+        version: Change it whenever the vectors change.
+        frames_per_step: Consecutive frames per step.
+        size: Side of the square pictures.
+        weights: Weights file whose hash becomes part of the recipe; by default the function's source file.
+
+    Returns:
+        The backbone.
+
+    Raises:
+        InputError: The weights file is missing, or the function fails or returns something else.
     """
     own_name = name or f"{function.__module__}:{function.__qualname__}"
     if weights is not None and not Path(weights).is_file():
@@ -116,7 +150,7 @@ def plug_in(
         width = describe(black, np.zeros((2, frames_per_step))).shape[1]
     except InputError:
         raise
-    except Exception as error:  # whatever a function of the user's own may raise
+    except Exception as error:  # a user's function may raise anything
         reason = f"{type(error).__name__}: {one_line(error)}"
         raise InputError(f"backbone {own_name}: fails on black pictures of shape {black.shape} ({reason})") from error
     made_of = weights or inspect.getsourcefile(function)
@@ -127,7 +161,7 @@ def plug_in(
 
 @dataclass(frozen=True)
 class _Loaded:
-    """A `load` for what needs no loading; a class, so that it can be sent to a worker."""
+    """`load` of a function that needs no loading; a class, so that it can be pickled for a worker."""
 
     describe: Describe
 
@@ -153,7 +187,7 @@ def _import_backbone(name: str) -> Backbone:
         found = getattr(import_module(module), attribute)
     except InputError:
         raise
-    except Exception as error:  # whatever a module of the user's own may raise
+    except Exception as error:  # a user's module may raise anything
         reason = f"{type(error).__name__}: {one_line(error)}"
         raise InputError(f"backbone {name}: cannot be imported ({reason})") from error
     if isinstance(found, Backbone):

@@ -1,8 +1,8 @@
-"""Shots of several files become one real video: decoded at exact times, dissolved into each other, encoded once.
+"""Compose a video file from shots of several files, with dissolves: decode at exact times, blend, encode once.
 
-Pictures are taken at a constant rate: picture i of a file is the frame on the screen at i / rate seconds. Each shot is
-a stream that is decoded once, from a little before its beginning to a little after its end where it dissolves; at any
-time no more than two streams are open, and no more than a few pictures are in memory.
+Frames are taken at a constant rate: frame i of a file is the one on the screen at i / rate seconds. Each shot is
+decoded once, from a little before its start to a little after its end if it dissolves there; at most two files are open
+and a few frames in memory.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ THUMBNAILS, THUMBNAIL_SIZE = 4, (16, 12)  # one a second, from the beginning
 
 @dataclass(frozen=True, slots=True)
 class PictureShot:
-    """Pictures `first .. first + count` of a file; one that has no more goes on at its other end, after `length`."""
+    """Frames `first .. first + count` of a file that has `length` frames; beyond its end it starts again."""
 
     file: Path
     length: int
@@ -40,14 +40,24 @@ class PictureShot:
 
 @dataclass(frozen=True, slots=True)
 class Blend:
-    """Over `count` pictures of the whole from `start` on, the shot before gives way to this one."""
+    """A dissolve into a shot, over `count` frames of the composed video from `start` on."""
 
     start: int
     count: int
 
 
 def write_video(path: Path | str, shots: Sequence[PictureShot], blends: Mapping[int, Blend], rate: int) -> None:
-    """Encode shots one after the other as H.264 at the size of the first; `blends[i]` says how shot i comes in."""
+    """Encode shots one after the other as H.264.
+
+    Args:
+        path: The .mp4 to write.
+        shots: The shots; the video has the frame size of the first.
+        blends: The dissolve into shot i, by i.
+        rate: Frames per second.
+
+    Raises:
+        InputError: A file cannot be decoded, or the video cannot be written.
+    """
     width, height = picture_size(shots[0].file)
     with atomic_path(path) as temporary, av.open(str(temporary), "w", format="mp4") as container:
         stream = container.add_stream("libx264", rate=rate, options=ENCODER)
@@ -64,7 +74,7 @@ def write_video(path: Path | str, shots: Sequence[PictureShot], blends: Mapping[
 def composed(
     shots: Sequence[PictureShot], blends: Mapping[int, Blend], rate: int, size: tuple[int, int]
 ) -> Iterator[Picture]:
-    """All pictures of the whole, in order."""
+    """All frames of the composed video, in order."""
     streams = [_stream(shots, blends, number, rate, size) for number in range(len(shots))]
     now = 0
     for number, shot in enumerate(shots):
@@ -83,14 +93,14 @@ def composed(
 
 
 def picture_size(path: Path) -> tuple[int, int]:
-    """Width and height of a file's pictures, both made even, as the encoder wants them."""
+    """Frame size of a file, rounded down to even numbers, as the encoder requires."""
     with open_video(path) as (_, stream):
         context = stream.codec_context
         return max(2, context.width // 2 * 2), max(2, context.height // 2 * 2)
 
 
 def pictures(path: Path, rate: int, size: tuple[int, int]) -> Iterator[Picture]:
-    """The pictures of a file at a constant rate, from its beginning to its end."""
+    """The frames of a file at a constant rate, resized, from beginning to end."""
     reformatter, number = VideoReformatter(), 0
     with open_video(path) as (container, stream):
         times = PresentationTimes(container, stream)
@@ -112,7 +122,7 @@ def pictures(path: Path, rate: int, size: tuple[int, int]) -> Iterator[Picture]:
 
 
 def thumbnails(path: Path) -> npt.NDArray[np.float32]:
-    """The first few seconds of a file as small grey pictures, as one vector."""
+    """The first few seconds of a file as one vector of small grey pictures."""
     small = [picture[: THUMBNAIL_SIZE[1]] for picture in islice(pictures(path, 1, THUMBNAIL_SIZE), THUMBNAILS)]
     grey = np.stack([*small, *[small[-1]] * (THUMBNAILS - len(small))]).astype(np.float32)
     return np.asarray(grey - grey.mean(), dtype=np.float32).ravel()
@@ -121,7 +131,7 @@ def thumbnails(path: Path) -> npt.NDArray[np.float32]:
 def _stream(
     shots: Sequence[PictureShot], blends: Mapping[int, Blend], number: int, rate: int, size: tuple[int, int]
 ) -> Generator[Picture, None, None]:
-    """The pictures of one shot, with those that it lends to dissolves before and after it."""
+    """The frames of one shot, including those of the dissolves before and after it."""
     begin = sum(shot.count for shot in shots[:number])
     shot, end = shots[number], begin + shots[number].count
     lead = begin - min(begin, blends[number].start) if number in blends else 0
@@ -136,7 +146,7 @@ def _stream(
 
 
 def _span(shot: PictureShot, first: int, count: int, rate: int, size: tuple[int, int]) -> Iterator[Picture]:
-    """`count` pictures from `first` on; a file that ends early holds its last picture."""
+    """`count` frames from `first` on; a file that ends early repeats its last frame."""
     latest: Picture | None = None
     given = 0
     for number, latest in enumerate(pictures(shot.file, rate, size)):

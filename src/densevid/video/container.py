@@ -1,15 +1,8 @@
-"""When a frame is presented, in seconds from where a player's clock starts.
+"""Video files: opening them safely, presentation times, declared duration, and whether browsers can play them.
 
-What browsers play: codings of pictures and sound that Chromium, Firefox and Safari all decode, and their containers.
-
-A file's ending promises nothing: an .mp4 may hold HEVC or MPEG-4, which most browsers leave black. So what is shown in
-a page is judged by what is in the file.
-
-A local file becomes an open video: the first stop, and the only place where a file is handed to the decoder.
-
-Files come from strangers. The decoder gets an open file, never a name, so that no name can mean a protocol; only
-formats that carry their own pictures are allowed, so that no playlist can point elsewhere; and anything that a format
-still asks to open is refused.
+This is the only place where a file is given to the decoder. As files may come from strangers, the decoder gets an open
+file and never a name (which could mean a protocol), only formats that contain their own frames are allowed (a playlist
+could refer to other files), and every attempt of a format to open another file is refused.
 """
 
 from __future__ import annotations
@@ -34,10 +27,15 @@ CARRIES_NO_PRESENTATION_TIME = {"avi"}
 
 
 class PresentationTimes:
-    """The times of one stream. Time 0 is the earliest presentation time of any stream of the file.
+    """Presentation times of a stream in seconds. Time 0 is the earliest presentation time of any stream of the file.
 
-    AVI keeps no presentation times, and what is guessed for them is out of order where frames were reordered: there
-    the order in which frames leave the decoder counts, at the pace of the file, from the first frame on.
+    AVI files have no presentation times, and the decoder's guesses are wrong for reordered frames: there, times follow
+    from the order in which frames leave the decoder and from the frame rate.
+
+    Attributes:
+        source: "pts" if the file has presentation times, else "order".
+        frame_seconds: Duration of a frame by the frame rate.
+        first: Time of the first frame.
     """
 
     def __init__(self, container: InputContainer, stream: VideoStream) -> None:
@@ -52,11 +50,11 @@ class PresentationTimes:
         self._latest: float | None = None
 
     def of_packet(self, packet: VideoPacket) -> float | None:
-        """When the packet's frame is presented, None if it does not say."""
+        """Presentation time of a packet's frame, None if the packet has none."""
         return None if packet.pts is None else self._seconds(packet.pts)
 
     def of_frame(self, frame: VideoFrame) -> float:
-        """When the frame is presented; one that does not say follows the one before."""
+        """Presentation time of a frame; one without a time stamp follows the frame before it."""
         stamp = frame.pts if self.source == "pts" else frame.dts
         if self._latest is None:
             if self.source == "order" or self._zero is None:
@@ -67,7 +65,7 @@ class PresentationTimes:
         return time
 
     def length_of(self, frame: VideoFrame) -> float:
-        """How long the frame says it stays on the screen, or the usual time."""
+        """Duration of a frame; the frame rate's if the frame has none."""
         seconds = (frame.duration or 0) * self._unit
         return seconds if 0 < seconds < 3600 else self.frame_seconds
 
@@ -77,7 +75,7 @@ class PresentationTimes:
 
 
 def _zero(container: InputContainer, stream: VideoStream, unit: float) -> float | None:
-    """Where a player's clock starts, in the exact time of the stream where that is what it is."""
+    """Start of the file in seconds; if that is the start of the stream, in the exact time base of the stream."""
     own = None if stream.start_time is None else stream.start_time * unit
     earliest = None if container.start_time is None else container.start_time / av.time_base
     if own is None or earliest is None or abs(own - earliest) < 1e-5:
@@ -85,11 +83,12 @@ def _zero(container: InputContainer, stream: VideoStream, unit: float) -> float 
     return earliest
 
 
+# Codecs that Chromium, Firefox and Safari all decode. A suffix is no guide: an .mp4 may hold HEVC or MPEG-4.
 PICTURES = {"h264", "av1", "vp8", "vp9", "theora"}
 SOUND = {"aac", "mp3", "opus", "vorbis", "flac"}
-H264_PIXELS = {None, "yuv420p", "yuvj420p"}  # its other profiles play in Chromium alone, if anywhere
+H264_PIXELS = {None, "yuv420p", "yuvj420p"}  # other profiles play in Chromium at most
 
-# Container -> codings it is played with, the ending that a page goes by, the media type.
+# Container: codecs it is played with, suffix, media type.
 CONTAINERS = {
     "mov": ({"h264", "av1", "vp9"}, ".mp4", "video/mp4"),
     "matroska": ({"vp8", "vp9", "av1"}, ".webm", "video/webm"),
@@ -98,52 +97,63 @@ CONTAINERS = {
 
 
 def plays_in_browsers(stream: Any) -> bool:
-    """Whether browsers decode a stream of pictures or sound."""
+    """Whether all browsers decode a video or audio stream."""
     context = stream.codec_context
-    coding = context.codec.canonical_name if context else ""
+    codec = context.codec.canonical_name if context else ""
     if stream.type != "video":
-        return coding in SOUND
-    return coding in PICTURES and (coding != "h264" or context.pix_fmt in H264_PIXELS)
+        return codec in SOUND
+    return codec in PICTURES and (codec != "h264" or context.pix_fmt in H264_PIXELS)
 
 
 def media_kind(container: InputContainer, stream: VideoStream) -> tuple[str, str] | None:
-    """The ending and the media type under which browsers play a file; None if they do not."""
-    codings, ending, media_type = CONTAINERS.get(container.format.name.split(",")[0], (set[str](), "", ""))
-    heard = all(map(plays_in_browsers, container.streams.audio[:1]))
-    played = stream.codec_context.codec.canonical_name in codings and plays_in_browsers(stream) and heard
-    return (ending, media_type) if played else None
+    """Suffix and media type under which browsers play a file; None if they do not play it."""
+    codecs, suffix, media_type = CONTAINERS.get(container.format.name.split(",")[0], (set[str](), "", ""))
+    audible = all(map(plays_in_browsers, container.streams.audio[:1]))
+    played = stream.codec_context.codec.canonical_name in codecs and plays_in_browsers(stream) and audible
+    return (suffix, media_type) if played else None
 
 
-# Formats that hold pictures themselves. Playlists (hls, dash, concat, image2 ...) are left out on purpose.
+# Formats that contain frames themselves. Playlists (hls, dash, concat, image2 ...) are left out on purpose.
 FORMATS = "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,gif,mpegts,mpeg,flv,asf,ogg,mxf,nut,yuv4mpegpipe,apng,ivf"
-# What files of these formats begin with; the boxes of an mp4 have their names behind four bytes of length.
+# First bytes of these formats; the boxes of an mp4 have their names after four bytes of length.
 BEGINNINGS = (
     *(b"\x1aE\xdf\xa3", b"RIFF", b"GIF8", b"\x00\x00\x01", b"FLV", b"0&\xb2u", b"OggS", b"\x06\x0e+4"),
     *(b"nut/", b"YUV4MPEG2", b"\x89PNG", b"DKIF"),
 )
 MP4_BOXES = {b"ftyp", b"moov", b"mdat", b"wide", b"free", b"skip", b"pnot", b"styp", b"moof"}
-COUNTS_FROM_ZERO = {"matroska"}  # its duration is the time of the end, wherever the pictures start
+COUNTS_FROM_ZERO = {"matroska"}  # declares the time of its end as duration, wherever its frames start
 BELIEVABLE_PIXELS = 8192 * 8192
-PIXELS_VARIABLE = "DENSEVID_MAX_PIXELS"  # less, if it says so: `densevid serve` does to the processes of its jobs
+PIXELS_VARIABLE = "DENSEVID_MAX_PIXELS"  # lowers the limit; `densevid serve` sets it for its worker processes
 READ_BLOCK = 1 << 18
-WORTH_THREADS = 640 * 360  # pixels; smaller pictures decode faster than threads can share them
+WORTH_THREADS = 640 * 360  # pixels; smaller frames are decoded faster by a single thread
 
 
 def _max_pixels() -> int:
-    """The most that a picture may have."""
+    """The largest frame that is decoded."""
     given = os.environ.get(PIXELS_VARIABLE, "")
     return min(BELIEVABLE_PIXELS, int(given)) if given.isdecimal() else BELIEVABLE_PIXELS
 
 
 MAX_PIXELS = _max_pixels()
 
-# The decoders' own complaints go to stderr by default; what matters of them is counted and told in our words.
+# Decoders log to stderr by default; damage is counted and reported by `VideoSteps` instead.
 av.logging.set_level(None)
 
 
 @contextmanager
 def open_video(path: Path | str, *, decoder_threads: int = 1) -> Iterator[tuple[InputContainer, VideoStream]]:
-    """Open a local file and its main picture stream; whatever is wrong with it is an InputError on one line."""
+    """Context manager: open a local video file.
+
+    Args:
+        path: The file.
+        decoder_threads: Threads of the decoder; small frames are decoded by one in any case.
+
+    Yields:
+        The container and its video stream (the first one that is not a cover image).
+
+    Raises:
+        InputError: The file cannot be opened, is not a video, or has no frames.
+    """
     path = Path(path)
     with _open_file(path) as file:
         try:
@@ -164,13 +174,13 @@ def open_video(path: Path | str, *, decoder_threads: int = 1) -> Iterator[tuple[
 
 
 def require_video(path: Path | str) -> None:
-    """Raise unless the file can be opened as a video; none of its pictures is decoded."""
+    """Raise an InputError unless the file can be opened as a video; no frame is decoded."""
     with open_video(path):
         pass
 
 
 def declared_seconds(container: InputContainer, stream: VideoStream) -> float | None:
-    """How long the file says its pictures last: by the stream if it says so, by the container otherwise."""
+    """Declared duration of the video: that of the stream, else that of the container; None if neither has one."""
     unit = stream.time_base or 0
     if stream.duration and unit and stream.duration > 0:
         return max(float(stream.duration * unit), _seconds_of_frames(container, stream))
@@ -182,7 +192,7 @@ def declared_seconds(container: InputContainer, stream: VideoStream) -> float | 
 
 
 def _seconds_of_frames(container: InputContainer, stream: VideoStream) -> float:
-    """How long the pictures last that an .avi counts: of one that was cut short the decoder makes the duration fit."""
+    """Duration by the frame count of an .avi; the decoder adapts the declared duration if the file was cut short."""
     counted = container.format.name == "avi" and stream.frames and stream.average_rate
     return float(stream.frames / stream.average_rate) if counted and stream.average_rate else 0.0
 
@@ -206,7 +216,7 @@ def _open_file(path: Path) -> Iterator[Any]:
 
 
 def _picture_stream(path: Path, container: InputContainer, decoder_threads: int) -> VideoStream:
-    """The first stream of moving pictures; a cover picture does not count."""
+    """The first video stream that is not a cover image."""
     moving = [s for s in container.streams.video if not s.disposition & av.stream.Disposition.attached_pic]
     if not moving:
         what = "only sound" if container.streams.audio else "no pictures"
@@ -214,13 +224,13 @@ def _picture_stream(path: Path, container: InputContainer, decoder_threads: int)
     stream = moving[0]
     context = stream.codec_context
     if context is None:
-        raise InputError(f"{path}: its pictures are coded in a way that is not known here")
+        raise InputError(f"{path}: its video codec is unknown")
     if context.width * context.height > MAX_PIXELS:
         raise InputError(f"{path}: declares pictures of {context.width} x {context.height}, too large to be true")
     threads = decoder_threads if context.width * context.height >= WORTH_THREADS else 1
     context.thread_type = "FRAME" if threads > 1 else "NONE"
     context.thread_count = threads
-    context.options = {"max_pixels": str(MAX_PIXELS)}  # pictures may become larger in the middle of a file
+    context.options = {"max_pixels": str(MAX_PIXELS)}  # frames may become larger in the middle of a file
     return stream
 
 
@@ -229,14 +239,14 @@ def _refuse_to_open(url: str, flags: int, options: dict[str, str]) -> NoReturn:
 
 
 def _begins_like_a_video(path: Path) -> bool:
-    """Whether a file that the decoder refused may be the rest of one; it does not say which of the two it means."""
+    """Whether a file that the decoder refused starts like a video, and so may be a truncated one."""
     with path.open("rb") as file:
         first = file.read(16)
     return first.startswith(BEGINNINGS) or first[4:8] in MP4_BOXES
 
 
 def _reason(error: BaseException) -> str:
-    if isinstance(error, av.ArgumentError):  # what a format off the list comes back as
+    if isinstance(error, av.ArgumentError):  # raised for formats that are not on the list
         return "not a video format that is read here"
     text = getattr(error, "strerror", None) or one_line(error)
     cut = "; it may have been cut short" if isinstance(error, av.InvalidDataError) else ""
@@ -244,7 +254,7 @@ def _reason(error: BaseException) -> str:
 
 
 def _seconds_of_tag(tag: str) -> float | None:
-    """Matroska's `hours:minutes:seconds` tag, None if it is not one."""
+    """Parse Matroska's `hours:minutes:seconds` tag; None if it is invalid."""
     parts = tag.split(":")
     try:
         hours, minutes, seconds = (float(part) for part in parts)

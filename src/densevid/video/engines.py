@@ -1,9 +1,7 @@
-"""Writes a `Network` as an ONNX file and runs it with onnxruntime on the CPU.
+"""Engines: run a `Network` with onnxruntime on the CPU or with torch on a GPU; both give the same vectors.
 
-An ONNX file is a protocol-buffers message, and of that format a network needs three field types: so a few lines here
-stand in for a large dependency. The field numbers are those of `onnx.proto`.
-
-Where a network runs: torch on a GPU, onnxruntime on the CPU. Both give the same vectors.
+For onnxruntime the network is written as an ONNX file, which is a protocol-buffers message. A network needs only three
+field types of that format, so a few functions here replace a large dependency; field numbers are those of `onnx.proto`.
 """
 
 from __future__ import annotations
@@ -24,7 +22,12 @@ FLOAT, UINT8 = 1, 2
 
 
 class OnnxNetwork:
-    """A function from uint8 pictures to vectors; calls from several threads may overlap."""
+    """A network run by onnxruntime: a thread-safe function from uint8 pictures to vectors.
+
+    Args:
+        model: An ONNX file, or its content.
+        threads: Threads per call.
+    """
 
     def __init__(self, model: Path | bytes, threads: int = 1) -> None:
         import onnxruntime
@@ -37,12 +40,12 @@ class OnnxNetwork:
         self._session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
 
     def __call__(self, pictures: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
-        """One vector for each picture (or run of pictures)."""
+        """One vector per picture (or sequence of pictures)."""
         return np.asarray(self._session.run(["vectors"], {"pictures": np.ascontiguousarray(pictures)})[0])
 
 
 def onnx_bytes(network: Network) -> bytes:
-    """The whole network, weights included, as the content of an ONNX file."""
+    """The network with its weights as the content of an ONNX file."""
     axes = len(network.shape)
     channels_first = [0, axes + 1, *range(1, axes + 1)]
     nodes = [
@@ -117,13 +120,13 @@ def _tensor(name: str, array: npt.NDArray[np.float32] | np.float32) -> bytes:
 
 
 def _value_info(name: str, element: int, shape: list[int | str]) -> bytes:
-    """ValueInfoProto: a tensor whose sizes are numbers or names."""
+    """ValueInfoProto: a tensor with sizes that are numbers or names."""
     sizes = _message(*((1, _message((1 if isinstance(size, int) else 2, size))) for size in shape))
     return _message((1, name), (2, _message((1, _message((1, element), (2, sizes))))))
 
 
 def _message(*fields: tuple[int, int | str | bytes]) -> bytes:
-    """Protocol buffers: each field is its number and wire type, then a varint or a length and that many bytes."""
+    """A protocol-buffers message: for each field its number and wire type, then a varint, or a length and bytes."""
     parts = []
     for number, value in fields:
         if isinstance(value, int):
@@ -146,11 +149,23 @@ def _varint(value: int) -> bytes:
 
 Device = Literal["auto", "cpu", "cuda"]
 PicturesToVectors = Callable[[npt.NDArray[np.uint8]], npt.NDArray[np.float32]]
-WRITER_VERSION = 1  # of the files in the cache
+WRITER_VERSION = 1  # of the ONNX files in the cache
 
 
 def run_on(device: Device, name: str, build: Callable[[], Network]) -> PicturesToVectors:
-    """The network as a function on the device; `name` says which network and which weights, for the cache."""
+    """Make a network callable on a device.
+
+    Args:
+        device: "cpu", "cuda", or "auto" for a GPU if there is one.
+        name: Identifies network and weights, for the cache of ONNX files.
+        build: Builds the network; only called if it is needed.
+
+    Returns:
+        A function from uint8 pictures to float32 vectors.
+
+    Raises:
+        InputError: "cuda" was given and torch finds no GPU.
+    """
     if chosen_device(device) == "cuda":
         from densevid.video.torch_network import TorchNetwork
 
@@ -159,7 +174,11 @@ def run_on(device: Device, name: str, build: Callable[[], Network]) -> PicturesT
 
 
 def chosen_device(device: Device) -> Literal["cpu", "cuda"]:
-    """What `auto` means here. torch is only asked where a driver is, for its import alone takes seconds."""
+    """Resolve "auto". torch, whose import takes seconds, is only imported if there is a GPU driver.
+
+    Raises:
+        InputError: "cuda" was given and torch finds no GPU.
+    """
     if device == "cpu" or (device == "auto" and not Path("/dev/nvidiactl").exists()):
         return "cpu"
     from densevid.video.torch_network import gpu_is_there
@@ -172,11 +191,11 @@ def chosen_device(device: Device) -> Literal["cpu", "cuda"]:
 
 
 def _onnx_network(name: str, build: Callable[[], Network]) -> OnnxNetwork:
-    """The network from its file in the cache; made anew, and kept if that can be, where there is none that works."""
+    """Load the network from the cache, or build it and cache it if possible."""
     path = cache_folder() / f"{name}-{WRITER_VERSION}.onnx"
     try:
         return OnnxNetwork(path)
-    except Exception:  # not there, cut short, may not be read: onnxruntime has no class above its errors
+    except Exception:  # missing, truncated or unreadable: onnxruntime has no common error class
         content = onnx_bytes(build())
     with suppress(OSError, InputError), atomic_path(path) as temporary:
         temporary.write_bytes(content)

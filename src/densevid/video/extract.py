@@ -1,8 +1,8 @@
-"""A video file becomes a feature track: frames through a backbone, with the clock that the frames gave.
+"""Extract features: the frames of a video file through a backbone become a FeatureTrack.
 
-Decoding runs in the calling thread, the networks in others, and the two overlap; what waits between them is bounded.
-
-A recipe becomes the extractor that follows it: how a model's own kind of features is made from a new video.
+Decoding runs in the calling thread and the backbone in other threads, with a bounded queue between them. `extract` is
+the public function for one file, `data.extraction.extract_many` for many; `extractor_of` makes the extractor that
+follows the recipe of a model.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from densevid.video.frames import VideoSteps
 from densevid.video.reduction import FILE, Reduction, reduced
 from densevid.video.windows import Step
 
-STEPS_AT_ONCE = 8  # the batch at which one core does most pictures a second
+STEPS_AT_ONCE = 8  # batch size with the highest throughput per core
 
 
 def extract(
@@ -41,7 +41,7 @@ def extract(
         (12, (1280,))
 
     Args:
-        path: The video file. If it can only be read in part, a warning says so and that part is returned.
+        path: The video file. If only a part can be read, that part is returned with a warning.
         backbone: What describes the frames, by a name that `densevid extract --help` lists or as a `Backbone`.
         seconds_per_step: How much time a step of the track covers.
         device: "cpu", "cuda", or "auto" for a GPU where there is one.
@@ -62,7 +62,15 @@ def extract(
 
 
 class Extractor:
-    """One backbone, loaded when first used and then used for any number of videos."""
+    """A backbone that is loaded on first use and then extracts any number of videos.
+
+    Args:
+        backbone: What describes the frames.
+        seconds_per_step: Length of a step.
+        device: "cpu", "cuda", or "auto" for a GPU if there is one.
+        threads: Threads for decoding and for the backbone; one per core by default.
+        dtype: Precision of the features.
+    """
 
     def __init__(
         self,
@@ -80,7 +88,7 @@ class Extractor:
 
     @cached_property
     def recipe(self) -> FeatureRecipe:
-        """How its tracks are made."""
+        """The recipe of its tracks."""
         return self.backbone.recipe(self.sampling.seconds_per_step)
 
     @cached_property
@@ -88,7 +96,18 @@ class Extractor:
         return self.backbone.load(self._device)
 
     def extract(self, path: Path | str, on_progress: ProgressCallback = no_progress) -> tuple[FeatureTrack, str | None]:
-        """The track of one file, and what could not be read of it."""
+        """Extract one file.
+
+        Args:
+            path: The video file.
+            on_progress: Called with the stage and the share of it that is done.
+
+        Returns:
+            The track, and a line about what could not be read, None if all was.
+
+        Raises:
+            InputError: The file is not a video, or the backbone returned invalid values.
+        """
         times: list[float] = []
         with VideoSteps(path, self.sampling, decoder_threads=self.threads) as video:
             total = max(1.0, (video.declared or 0.0) / self.sampling.seconds_per_step)
@@ -102,7 +121,7 @@ class Extractor:
             return track, video.warning
 
     def _vectors(self, steps: Iterator[Step], described: Callable[[int], None]) -> Iterator[Vectors]:
-        """Batches of steps through the backbone, in order, as many at a time as there are threads."""
+        """The vectors of batches of steps, in order; as many batches run at a time as there are threads."""
         done = 0
         with ThreadPoolExecutor(self.threads, thread_name_prefix="backbone") as pool:
             running: deque[Future[Vectors]] = deque()
@@ -125,26 +144,26 @@ class Extractor:
 
 
 def usable_cores() -> int:
-    """The cores this process may use, which need not be all of the machine's."""
+    """Number of cores that this process may use, which can be fewer than the machine has."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _remembering(video: VideoSteps, times: list[float]) -> Iterator[Step]:
-    """The steps of a video, their times noted on the way."""
+    """Iterate over the steps of a video and append their times to `times`."""
     for step in video:
         times.append(step.time)
         yield step
 
 
 def _watched(steps: Iterator[Step], count: Callable[[int], None]) -> Iterator[Step]:
-    """The steps, each counted as it passes."""
+    """Iterate over steps and report their number."""
     for number, step in enumerate(steps, start=1):
         yield step
         count(number)
 
 
 def _joined(parts: Iterator[Vectors]) -> Vectors:
-    """All parts as one array, over bytes that grow in place: those of a long video are too large to be held twice."""
+    """Concatenate arrays into a buffer that grows in place, so that a long video is not in memory twice."""
     first = next(parts)
     held = bytearray(first.tobytes())
     for part in parts:
@@ -155,7 +174,20 @@ def _joined(parts: Iterator[Vectors]) -> Vectors:
 def extractor_of(
     recipe: FeatureRecipe, reduction: Reduction | None = None, *, device: Device = "auto", threads: int | None = None
 ) -> Extractor:
-    """The extractor whose tracks have exactly this recipe, or one line that says what is in the way."""
+    """Make the extractor whose tracks have a given recipe, as a model needs them.
+
+    Args:
+        recipe: The recipe of the features.
+        reduction: The PCA of the recipe, if it has one.
+        device: "cpu", "cuda", or "auto" for a GPU if there is one.
+        threads: Threads for decoding and for the backbone; one per core by default.
+
+    Returns:
+        The extractor.
+
+    Raises:
+        InputError: The features cannot be made here; the message names the reason and a remedy.
+    """
     sampling: Any = recipe.table.get("sampling")
     if not isinstance(sampling, dict) or not isinstance(sampling.get("seconds_per_step"), float | int):
         raise InputError(

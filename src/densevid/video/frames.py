@@ -1,9 +1,8 @@
-"""A video file becomes the pictures of its steps, each with its true time; the second stop of a video.
+"""VideoSteps: iterate over the steps of a video file, each with its pictures and exact times.
 
-One pass over the file, and never more than a few frames in memory. Time 0 is where a player's clock starts: the
-earliest presentation time of any stream of the file. Only what some step uses is turned into a picture, and of what
-no step uses only the frames that others are built upon are decoded (see `sampling`); the result is the same as if
-every frame had been.
+One pass over the file with a few frames in memory. Time 0 is the earliest presentation time of any stream, where a
+player's clock starts. Only frames that a step uses are converted to pictures, and frames that no step uses are decoded
+only if others refer to them (see `video.sampling`); the result is the same as with every frame decoded.
 """
 
 from __future__ import annotations
@@ -28,14 +27,27 @@ LONGEST_QUEUE = 4 * SkipPlan.REORDER
 WORTH_A_WARNING = 0.5  # seconds
 UNUSUAL_GAP = 0.75  # seconds
 MOST_READ_ERRORS = 32
-USUAL_OVERHEAD = 1 << 14  # bytes between two pictures that are in no packet
+NORMAL_OVERHEAD = 1 << 14  # bytes between two frames that belong to no packet
 DAMAGED = "the file is damaged"
 
 
 class VideoSteps:
-    """Iterates over the steps of one file; `end`, `lost_seconds` and `problems` are known when it is exhausted.
+    """Iterates over the steps of a video file, inside a `with` block.
 
-    `skip` decodes no more than it must; without it every frame is decoded, with the same result.
+    Args:
+        path: The file.
+        sampling: Step length, frames per step, and size of the pictures.
+        decoder_threads: Threads of the decoder.
+        skip: Decode only the frames that are needed; the result is the same without.
+
+    Attributes:
+        declared: Declared duration in seconds, None if unknown.
+        end: End of the last frame in seconds, known after the iteration, as the following.
+        lost_seconds: How much of the video could not be decoded.
+        problems: What was wrong with the file.
+
+    Raises:
+        InputError: The file cannot be opened as a video, or no frame can be decoded.
     """
 
     def __init__(
@@ -73,7 +85,7 @@ class VideoSteps:
         self._account_for_losses()
 
     def _frames(self) -> Iterator[tuple[float, VideoFrame]]:
-        """Decoded frames with their times, in strictly increasing order; what does not fit is left out."""
+        """Decoded frames with strictly increasing times; others are dropped."""
         latest = -1.0
         for packet, needed in self._packets():
             for raw in self._decode(packet, needed):
@@ -86,7 +98,7 @@ class VideoSteps:
                 yield time, raw
 
     def _decode(self, packet: VideoPacket | None, needed: bool) -> list[VideoFrame]:
-        """The frames that leave the decoder when this packet enters; no packet: those that are still inside."""
+        """The frames that the decoder returns for a packet; None flushes the decoder."""
         context = self._stream.codec_context
         if not needed and context.codec.intra_only:
             return []
@@ -102,7 +114,7 @@ class VideoSteps:
         return frames
 
     def _packets(self) -> Iterator[tuple[VideoPacket | None, bool]]:
-        """Packets in decoding order, each with whether its frame is needed; held back until that is known."""
+        """Packets in decoding order, each with whether its frame is needed; queued until that is known."""
         plan = SkipPlan(self.sampling.seconds_per_step, self.sampling.frames_per_step) if self._may_skip() else None
         queue: deque[VideoPacket] = deque()
         for packet in self._demuxed():
@@ -119,7 +131,7 @@ class VideoSteps:
         yield None, True
 
     def _demuxed(self) -> Iterator[VideoPacket]:
-        """All packets that can be read; after an error reading goes on behind it, where the format allows that."""
+        """All readable packets; after a read error, reading continues behind it if the format allows that."""
         for _ in range(MOST_READ_ERRORS):
             try:
                 yield from self._matroska() if "matroska" in self._container.format.name else self._plain()
@@ -131,7 +143,7 @@ class VideoSteps:
         return (packet for packet in self._container.demux(self._stream) if packet.size)
 
     def _matroska(self) -> Iterator[VideoPacket]:
-        """This format may go on behind a hole in silence: there are no pictures for a while, and bytes of no packet."""
+        """Packets of a Matroska file, whose reader skips damage silently: it shows as a gap with unread bytes."""
         latest, behind, unread = math.inf, math.inf, 0.0
         for packet in self._container.demux():
             if not packet.size:
@@ -141,16 +153,16 @@ class VideoSteps:
                 behind = packet.pos + packet.size
             if packet.stream_index != self._stream.index:
                 continue
-            picture = cast(VideoPacket, packet)
-            time = self._times.of_packet(picture)
+            video_packet = cast(VideoPacket, packet)
+            time = self._times.of_packet(video_packet)
             if time is not None:
-                if time - latest > UNUSUAL_GAP and unread > USUAL_OVERHEAD:
+                if time - latest > UNUSUAL_GAP and unread > NORMAL_OVERHEAD:
                     self._note(DAMAGED)
                 latest, unread = time, 0.0
-            yield picture
+            yield video_packet
 
     def _may_skip(self) -> bool:
-        """Whether the codec says which frames others are built upon (or that none is), and the packets when."""
+        """Whether frames can be skipped: the codec marks reference frames (or has none), and packets have times."""
         context = self._stream.codec_context
         known = context.name in SKIPPABLE_CODECS or context.codec.intra_only
         return self._skip and known and self._times.source == "pts"
@@ -161,7 +173,7 @@ class VideoSteps:
             self._note("some frames are damaged")
 
     def _account_for_losses(self) -> None:
-        """What the file declares and did not give; in a damaged file also the holes, which may be held pictures."""
+        """Add what the file declares beyond its end; in a damaged file, gaps between frames count as lost."""
         if self.problems:
             self.lost_seconds = max(self.lost_seconds, self._gaps)
         if self.declared is not None:
@@ -173,7 +185,7 @@ class VideoSteps:
 
     @property
     def warning(self) -> str | None:
-        """What a user should know about a file that was read in part; None if all of it was."""
+        """A line about a file that was read in part; None if all of it was read."""
         if self.lost_seconds < WORTH_A_WARNING and not self.problems:
             return None
         of = f" of the {self.declared:.1f} it declares" if self.declared else ""

@@ -1,4 +1,4 @@
-"""What the user names becomes a list of jobs: files, folders of videos, and lists of paths."""
+"""Inputs: files, folders of videos and lists of paths become a list of jobs with unique ids."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ VIDEO_SUFFIXES = {
 
 @dataclass(frozen=True)
 class _Found:
-    """A video with the ids it could have, the shortest first."""
+    """A video with its possible ids, the shortest first."""
 
     path: Path
     ids: tuple[str, ...]
@@ -34,12 +34,19 @@ class _Found:
 
 
 def find_jobs(arguments: Iterable[str | Path], *, numbered: bool = False) -> tuple[list[Job], list[str]]:
-    """One job per video, and a line for each argument or file that cannot become one.
+    """Find the videos that arguments name.
 
-    A video's id is its file's name without suffix. Where several found in a folder share it, theirs is their path
-    inside that folder, with the suffix if it takes that; those that still share one are refused, or `numbered`.
+    A video's id is its file name without suffix. If several videos of a folder share it, their ids are their paths
+    inside the folder, with the suffix if necessary.
+
+    Args:
+        arguments: Video files, folders (searched recursively), and .txt or .list files with one path per line.
+        numbered: Number videos that still share an id, instead of refusing them.
+
+    Returns:
+        One job per video, and one line for each argument or file that was refused.
     """
-    found: dict[Path, _Found] = {}  # by where a path really leads: one file named twice is one video
+    found: dict[Path, _Found] = {}  # by resolved path: a file that is named twice is one video
     problems: list[str] = []
     for argument in arguments:
         try:
@@ -61,16 +68,20 @@ def find_jobs(arguments: Iterable[str | Path], *, numbered: bool = False) -> tup
 
 
 def local_path(argument: str | Path) -> Path:
-    """The path that was named; an address is none, and Path would make one of it that nobody wrote."""
+    """The path of an argument.
+
+    Raises:
+        InputError: It is a URL (which Path would silently change) or empty.
+    """
     if isinstance(argument, str) and re.match(r"[a-z][a-z0-9+.-]*://", argument, re.IGNORECASE):
-        raise InputError(f"{argument}: an address; nothing is fetched, so download the video first and name its file")
+        raise InputError(f"{argument}: a URL, and nothing is downloaded; download the video first and give its file")
     if not str(argument).strip():
-        raise InputError("an empty name: name a video or a folder (. is this one)")
+        raise InputError("an empty name; give a video or a folder (. is the current one)")
     return Path(argument)
 
 
 def _ids(found: list[_Found]) -> list[str]:
-    """Of each video the shortest of its ids that no other has, or the longest where all are shared."""
+    """For each video its shortest unique id, or its longest one if all are shared."""
     tried = [0] * len(found)
     while True:
         chosen = [video.ids[level] for video, level in zip(found, tried, strict=True)]
@@ -83,7 +94,7 @@ def _ids(found: list[_Found]) -> list[str]:
 
 
 def numbered_names(names: Iterable[str]) -> list[str]:
-    """The same, but the second of a name is `name-2`, or the next number that is free."""
+    """Make names unique: the second of a name becomes `name-2`, or the next number that is free."""
     wanted = list(names)
     taken, given = set(wanted), set[str]()
     chosen = []
@@ -96,65 +107,65 @@ def numbered_names(names: Iterable[str]) -> list[str]:
 
 
 def stem_of(path: Path) -> str:
-    """A file's name without its ending; all of it where only dots would be left, which mean a folder."""
+    """A file name without its suffix; the whole name if only dots would be left, as in `...mp4`."""
     return path.stem if path.stem.strip(".") else path.name
 
 
 def _videos_of(path: Path, problems: list[str]) -> Iterator[_Found]:
-    """What a path means; a part of it that cannot be looked at is one of the `problems`."""
-    if _surely(path.is_dir):
+    """The videos of one argument; folders that cannot be read are added to `problems`."""
+    if _holds(path.is_dir):
         yield from (_Found.below(path, file) for file in _videos_below(path, problems))
-    elif path.suffix.lower() in LIST_SUFFIXES and _surely(path.is_file):
+    elif path.suffix.lower() in LIST_SUFFIXES and _holds(path.is_file):
         yield from (_Found(file, (stem_of(file),)) for file in _listed(path))
     else:
         yield _Found(path, (stem_of(path),))
 
 
 def _videos_below(root: Path, problems: list[str]) -> list[Path]:
-    told = len(problems)
+    known_problems = len(problems)
 
     def note(error: OSError) -> None:
         problems.append(f"{error.filename}: the folder cannot be read ({error.strerror})")
 
     inside = (Path(folder) / name for folder, _, names in os.walk(root, onerror=note) for name in names)
     files = sorted(file for file in inside if file.suffix.lower() in VIDEO_SUFFIXES and _may_be_video(file))
-    if not files and len(problems) == told:
+    if not files and len(problems) == known_problems:
         raise InputError(f"{root}: no video in this folder (looked for .mp4, .mkv, .avi and the like)")
     return files
 
 
 def _may_be_video(path: Path) -> bool:
-    """Whether to try it: a file, or what looks like one and is told to be none when it is opened."""
+    """Whether to open it as a video: a file, or a broken link, which fails with its own message."""
     try:
         return path.is_file() or (path.is_symlink() and not path.exists())
     except OSError:
         return True
 
 
-def _surely(question: Callable[[], bool]) -> bool:
-    """The answer to a question about a path; one that cannot be looked at is told when it is opened."""
+def _holds(check: Callable[[], bool]) -> bool:
+    """The result of a check of a path, False if it fails; opening the path then gives the error."""
     try:
-        return question()
-    except (OSError, ValueError):  # it may not be asked, is too long to be a name, or has a zero byte
+        return check()
+    except (OSError, ValueError):  # no permission, a name that is too long, or one with a zero byte
         return False
 
 
 def _listed(path: Path) -> list[Path]:
-    """The paths in a list, one a line, seen from the list's own folder; empty lines and # lines do not count."""
+    """The paths in a list, one per line, relative to the list's folder; empty lines and # lines are skipped."""
     try:
         lines = [line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines()]
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: not a readable list of paths ({error})") from error
     listed = [path.parent / line for line in lines if line and not line.startswith("#")]
     if not listed:
-        raise InputError(f"{path}: an empty list; write one path of a video a line")
-    if not any(_surely(file.exists) for file in listed):
-        raise InputError(f"{path}: not a list of videos: none of its {len(listed)} lines names a file that is there")
+        raise InputError(f"{path}: an empty list; write one path of a video per line")
+    if not any(_holds(file.exists) for file in listed):
+        raise InputError(f"{path}: not a list of videos: none of its {len(listed)} lines names an existing file")
     return listed
 
 
 def _real(path: Path) -> Path:
     try:
         return path.resolve()
-    except (OSError, RuntimeError, ValueError):  # a name that leads nowhere is told when it is opened
+    except (OSError, RuntimeError, ValueError):  # opening it gives the error
         return path

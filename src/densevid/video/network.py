@@ -1,7 +1,7 @@
-"""A convolutional network as a plain list of operations, so that two engines can run the very same one.
+"""Network: a convolutional network as a list of operations, which two engines run identically.
 
-torch runs it on a GPU (`TorchNetwork`), onnxruntime on a CPU (`onnx_file`). Both read the list below; neither knows
-which network it is. Batch normalisation is folded into the convolutions before they get here.
+`TorchNetwork` runs it with torch on a GPU, `OnnxNetwork` with onnxruntime on the CPU. Batch normalisation is folded
+into the convolutions beforehand (see `video.weights`).
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 Weights = npt.NDArray[np.float32]
-Padding = tuple[tuple[int, int], ...]  # (before, after) for every axis of space (and time)
+Padding = tuple[tuple[int, int], ...]  # (before, after) for each spatial (and temporal) axis
 
 
 @dataclass(frozen=True)
 class Operation:
-    """One step: what it does, the values it reads and the one it makes; only what its kind uses is set."""
+    """One operation: its kind, input and output values, and the parameters that its kind has."""
 
     kind: str  # convolve, max_pool, clip, add, concatenate, average
     inputs: tuple[str, ...]
@@ -33,9 +33,17 @@ class Operation:
 
 @dataclass
 class Network:
-    """Operations in order, built by calling its methods; `pictures` uint8, channels last, become (x - mean) x scale."""
+    """A network, built by calling its methods, each of which returns the name of its output value.
 
-    shape: tuple[int, ...]  # of one input without its channels: (height, width) or (frames, height, width)
+    Attributes:
+        shape: Shape of one input without channels: (height, width) or (frames, height, width).
+        mean: Subtracted from the uint8 input (channels last).
+        scale: Factor that follows.
+        operations: All operations in order.
+        output: Name of the last value.
+    """
+
+    shape: tuple[int, ...]
     mean: float
     scale: float
     operations: list[Operation] = field(default_factory=list)
@@ -46,7 +54,7 @@ class Network:
         self._sizes[self.output] = self.shape
 
     def convolve(self, value: str, weight: Weights, bias: Weights, stride: int = 1) -> str:
-        """A convolution whose output is as large as its input / stride; one input channel a filter means depthwise."""
+        """Convolution with "same" padding; weights with one input channel per filter make it depthwise."""
         kernel = weight.shape[2:]
         groups = weight.shape[0] if weight.shape[1] == 1 else 1
         size, padding = self._same(value, kernel, (stride,) * len(kernel))
@@ -63,24 +71,24 @@ class Network:
         )
 
     def max_pool(self, value: str, kernel: tuple[int, ...], stride: tuple[int, ...]) -> str:
-        """The largest value of every window; beyond the border there is nothing."""
+        """Max pooling with "same" padding."""
         size, padding = self._same(value, kernel, stride)
         return self._add("max_pool", (value,), size, kernel=kernel, stride=stride, padding=padding)
 
     def clip(self, value: str, limit: float | None = None) -> str:
-        """Nothing below 0, nothing above `limit`."""
+        """Clip values to 0 .. limit: ReLU, or ReLU6 with a limit of 6."""
         return self._add("clip", (value,), self._sizes[value], limit=limit)
 
     def add(self, first: str, second: str) -> str:
-        """The sum of two values."""
+        """Sum of two values."""
         return self._add("add", (first, second), self._sizes[first])
 
     def concatenate(self, *values: str) -> str:
-        """The channels of all values, one after the other."""
+        """Concatenate values along the channels."""
         return self._add("concatenate", values, self._sizes[values[0]])
 
     def average(self, value: str) -> str:
-        """The mean over space (and time): one vector."""
+        """Global average pooling: one vector."""
         return self._add("average", (value,), ())
 
     def _add(self, kind: str, inputs: tuple[str, ...], size: tuple[int, ...], **settings: object) -> str:
@@ -90,7 +98,7 @@ class Network:
         return self.output
 
     def _same(self, value: str, kernel: tuple[int, ...], stride: tuple[int, ...]) -> tuple[tuple[int, ...], Padding]:
-        """Size and padding of TensorFlow's "SAME": the odd row of padding goes to the end."""
+        """Output size and padding of TensorFlow's "SAME": an odd row of padding is at the end."""
         size = self._sizes[value]
         output = tuple(-(-n // s) for n, s in zip(size, stride, strict=True))
         total = [max((o - 1) * s + k - n, 0) for o, s, k, n in zip(output, stride, kernel, size, strict=True)]

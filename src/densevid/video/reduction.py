@@ -1,7 +1,7 @@
-"""Narrower features: every stream projected onto its principal components, fitted on some videos and kept for others.
+"""Reduction: project every stream of features onto principal components (PCA).
 
-A reduction belongs to the recipe, so features reduced by different fits never mix. Videos that come later are reduced
-by the same fit (`reduced`), straight from the backbone.
+A reduction is fitted on some videos and saved; `reduced` applies it to a backbone, for videos that come later. It is
+part of the recipe, so features of different fits are never mixed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from densevid.errors import InputError
 from densevid.io import tensor_path
 from densevid.tracks import FeatureRecipe, FeatureTrack, Streams
 
-if TYPE_CHECKING:  # training reads reductions too, on machines that have no decoder
+if TYPE_CHECKING:  # training loads reductions on machines without a video decoder
     from densevid.video.backbones import Backbone, Describe, Seconds, Vectors
     from densevid.video.engines import Device
     from densevid.video.windows import Pictures
@@ -32,15 +32,31 @@ Array = npt.NDArray[np.floating[Any]]
 
 @dataclass(frozen=True, eq=False)
 class Reduction:
-    """For each stream, by name, the mean (width) and the orthonormal directions (width x kept) it is projected on."""
+    """A fitted PCA of each stream.
+
+    Attributes:
+        means: Mean of each stream, by name.
+        directions: Orthonormal directions of each stream, width x kept.
+    """
 
     means: dict[str, Array]
     directions: dict[str, Array]
 
     @classmethod
     def fit(cls, tracks: Iterable[FeatureTrack], kept: int) -> tuple[Reduction, dict[str, float]]:
-        """Principal components of all steps of the tracks, and the share of each stream's variance they keep."""
-        sums: dict[str, tuple[Array, Array]] = {}  # sum of the steps, and of their outer products
+        """Fit principal components on all steps of some tracks.
+
+        Args:
+            tracks: Feature tracks with the same streams.
+            kept: Components per stream.
+
+        Returns:
+            The reduction, and the share of each stream's variance that it keeps.
+
+        Raises:
+            InputError: There are no tracks, or fewer steps or channels than components.
+        """
+        sums: dict[str, tuple[Array, Array]] = {}  # sum of the steps, and sum of their outer products
         count = 0
         for track in tracks:
             count += len(track)
@@ -57,12 +73,12 @@ class Reduction:
 
     @property
     def streams(self) -> Streams:
-        """Names and widths of what comes out."""
+        """Names and widths of the reduced streams."""
         return tuple((name, directions.shape[1]) for name, directions in self.directions.items())
 
     @property
     def table(self) -> dict[str, Any]:
-        """Its part of the recipe: how much is kept, and a hash of the fit."""
+        """Its part of a recipe: the widths it keeps and a hash of the fit."""
         digest = hashlib.sha256()
         for name in self.means:
             digest.update(name.encode() + self.means[name].tobytes() + self.directions[name].tobytes())
@@ -70,15 +86,19 @@ class Reduction:
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """Width of every stream that comes out."""
+        """Widths of the reduced streams."""
         return tuple(width for _, width in self.streams)
 
     def recipe(self, of: FeatureRecipe) -> FeatureRecipe:
-        """The recipe of features that are made by `of` and then reduced."""
+        """The recipe of features that are made by recipe `of` and then reduced."""
         return FeatureRecipe({**of.table, "reduction": self.table})
 
     def apply(self, values: Vectors) -> Array:
-        """Project streams that stand side by side."""
+        """Reduce an array of concatenated streams, steps x width.
+
+        Raises:
+            InputError: The array has another width.
+        """
         starts = np.cumsum([0, *(len(mean) for mean in self.means.values())])
         if values.shape[1] != starts[-1]:
             raise InputError(f"the reduction is for features {starts[-1]} wide, these are {values.shape[1]}")
@@ -89,11 +109,11 @@ class Reduction:
         return np.concatenate(parts, axis=1)
 
     def apply_to_track(self, track: FeatureTrack, recipe: FeatureRecipe) -> FeatureTrack:
-        """A track of the reduced recipe, with the same clock."""
+        """Reduce a track; the clock stays, and the recipe becomes the given one."""
         return replace(track, values=self.apply(track.values), streams=self.streams, recipe=recipe.id)
 
     def save(self, path: Path) -> None:
-        """Write it as safetensors; the order of the streams is part of the names."""
+        """Write it as a safetensors file; names of tensors begin with the index of their stream."""
         arrays = {f"{index}.{name}.mean": mean for index, (name, mean) in enumerate(self.means.items())}
         arrays |= {f"{index}.{name}.directions": d for index, (name, d) in enumerate(self.directions.items())}
         with tensor_path(path) as temporary:
@@ -101,7 +121,11 @@ class Reduction:
 
     @classmethod
     def load(cls, path: Path | str) -> Reduction:
-        """Read it from its file, or from the store that was written with it."""
+        """Read a reduction from its file, or from a store that was written with it.
+
+        Raises:
+            InputError: There is no such file, or it is not a reduction.
+        """
         file = Path(path) / FILE if Path(path).is_dir() else Path(path)
         try:
             arrays = load_file(file)
@@ -118,7 +142,11 @@ class Reduction:
 
 
 def reduced(backbone: Backbone, reduction: Reduction) -> Backbone:
-    """The backbone with the reduction behind it."""
+    """A backbone followed by a reduction.
+
+    Raises:
+        InputError: The reduction was fitted on other streams.
+    """
     fitted_on = tuple((name, len(mean)) for name, mean in reduction.means.items())
     if fitted_on != backbone.streams:
         raise InputError(f"the reduction was fitted on {fitted_on}, backbone {backbone.name} has {backbone.streams}")
@@ -128,7 +156,7 @@ def reduced(backbone: Backbone, reduction: Reduction) -> Backbone:
 
 @dataclass(frozen=True)
 class _LoadReduced:
-    """A `load` that can be sent to a worker."""
+    """`load` of a reduced backbone; a class, so that it can be pickled for a worker."""
 
     backbone: Backbone
     reduction: Reduction
@@ -143,7 +171,7 @@ class _LoadReduced:
 
 
 def _principal(name: str, count: int, total: Array, products: Array, kept: int) -> tuple[Array, Array, float]:
-    """Mean, leading directions and the share of the variance along them, from the sums over all steps."""
+    """Mean, leading directions, and their share of the variance, from sums over all steps."""
     mean = total / count
     width = len(mean)
     if not 0 < kept <= width or count < kept:
@@ -151,6 +179,6 @@ def _principal(name: str, count: int, total: Array, products: Array, kept: int) 
     variances, directions = np.linalg.eigh(products / count - np.outer(mean, mean))
     leading = directions[:, ::-1][:, :kept]
     largest = leading[np.abs(leading).argmax(axis=0), np.arange(kept)]
-    leading = leading * np.sign(largest)  # a direction and its opposite are one: choose the same everywhere
+    leading = leading * np.sign(largest)  # the sign of a direction is arbitrary: make its largest component positive
     share = float(variances[::-1][:kept].sum() / max(variances.sum(), np.finfo(np.float64).tiny))
     return mean.astype(np.float32), np.ascontiguousarray(leading, np.float32), share

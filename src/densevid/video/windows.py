@@ -1,6 +1,7 @@
-"""Frames become steps: each step's own frame and the few that follow it, as pictures of one size.
+"""Steps: the frame of each step and those that follow it, as square RGB pictures, and their optical flow.
 
-Motion as a picture: the optical flow over a step's run of frames, so that a network for pictures can read it.
+`Windows` collects decoded frames into steps; `flow_pictures` renders the optical flow of a step's frames as a picture,
+which an image network can read.
 """
 
 from __future__ import annotations
@@ -26,9 +27,15 @@ Pictures = npt.NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class Sampling:
-    """How a video is cut into steps: one every `seconds_per_step`, each with a run of contiguous frames from its own.
+    """How a video is sampled.
 
-    `size` is the side of the square that a whole picture is squeezed into.
+    Attributes:
+        seconds_per_step: Length of a step.
+        frames_per_step: Consecutive frames per step, from the frame of the step on.
+        size: Side of the square that every frame is resized to.
+
+    Raises:
+        InputError: A value is out of range.
     """
 
     seconds_per_step: float = 0.5
@@ -44,7 +51,7 @@ class Sampling:
 
 @dataclass(frozen=True)
 class Step:
-    """One step: its time, and the frames F it is made of with the times of each."""
+    """One step: its time, and F pictures with their times."""
 
     time: float
     pictures_FHWC: Pictures
@@ -52,7 +59,7 @@ class Step:
 
 
 class _Frame:
-    """A decoded frame that becomes an RGB picture when first asked for."""
+    """A decoded frame that is converted to an RGB picture on first access."""
 
     def __init__(self, time: float, raw: VideoFrame) -> None:
         self.time = time
@@ -70,7 +77,7 @@ class _Frame:
 
 
 class Windows:
-    """Turns frames into steps: remembers the last few frames until the run of each step is complete."""
+    """Collects frames into steps; keeps the last few frames until those of each step are complete."""
 
     def __init__(self, sampling: Sampling) -> None:
         self._sampling = sampling
@@ -82,11 +89,11 @@ class Windows:
 
     @property
     def any_frame(self) -> bool:
-        """Whether there is anything to show."""
+        """Whether any frame was pushed."""
         return self._count > 0
 
     def push(self, time: float, raw: VideoFrame) -> Iterator[Step]:
-        """The steps that are complete now that this frame is here."""
+        """Add a frame; yields the steps that are complete with it."""
         shown = self._selector.push(time)
         self._frames.append(_Frame(time, raw))
         self._count += 1
@@ -95,13 +102,13 @@ class Windows:
             yield self._step(*self._pending.popleft())
 
     def finish(self, end: float) -> Iterator[Step]:
-        """The steps that still wait: they use the last frames there are."""
+        """End the video at `end`; yields the remaining steps, which use the last frames."""
         self._pending.extend((step, self._count - 1) for step in self._selector.finish(end))
         for time, number in self._pending:
             yield self._step(time, number)
 
     def _step(self, time: float, number: int) -> Step:
-        """The run that starts with frame `number`, moved back where the video ends too early for it."""
+        """The step whose frames start at `number`, or earlier if the video ends before they are complete."""
         oldest = self._count - len(self._frames)
         wanted = range(number, number + self._sampling.frames_per_step)
         beyond = max(0, wanted[-1] - (self._count - 1))
@@ -110,13 +117,21 @@ class Windows:
         return Step(time, pictures, np.array([frame.time for frame in run]))
 
 
-FASTEST = 16.0  # pixels per 1/25 s at the size of the picture; anything faster looks the same
-UNIT = 1 / 25  # seconds: speeds are in pixels per this, whatever the frame rate
+FASTEST = 16.0  # pixels per UNIT; higher speeds are clipped
+UNIT = 1 / 25  # seconds; the unit of speeds, whatever the frame rate
 _of_this_thread = threading.local()
 
 
 def flow_pictures(pictures_SFHWC: Pictures, seconds_SF: npt.NDArray[np.float64]) -> Pictures:
-    """One picture per step: red and green are the speed to the right and downwards (128: none), blue is its size."""
+    """Render the optical flow of each step as a picture.
+
+    Args:
+        pictures_SFHWC: F pictures for each of S steps.
+        seconds_SF: Their times.
+
+    Returns:
+        S pictures: red and green are the velocity to the right and down (128 for none), blue is the speed.
+    """
     velocity_SHW2 = np.stack([_velocity(run, times) for run, times in zip(pictures_SFHWC, seconds_SF, strict=True)])
     speed_SHW1 = np.linalg.norm(velocity_SHW2, axis=-1, keepdims=True)
     signed = 128 + velocity_SHW2 * (127 / FASTEST)
@@ -125,11 +140,11 @@ def flow_pictures(pictures_SFHWC: Pictures, seconds_SF: npt.NDArray[np.float64])
 
 
 def _velocity(run_FHWC: Pictures, seconds_F: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
-    """The mean speed at every place: the flows between neighbours added up, over the time they took."""
+    """Mean velocity at every pixel: the sum of the flows between adjacent frames over the time they span."""
     grey = [cv2.cvtColor(np.ascontiguousarray(picture), cv2.COLOR_RGB2GRAY) for picture in run_FHWC]
     total = np.zeros((*run_FHWC.shape[1:3], 2), np.float32)
     elapsed = float(seconds_F[-1] - seconds_F[0])
-    if elapsed <= 0:  # one frame, repeated
+    if elapsed <= 0:  # a repeated frame
         return total
     for earlier, later in pairwise(grey):
         total += _estimator().calc(earlier, later, None)
@@ -137,9 +152,9 @@ def _velocity(run_FHWC: Pictures, seconds_F: npt.NDArray[np.float64]) -> npt.NDA
 
 
 def _estimator() -> Any:
-    """The estimator keeps buffers, so every thread has its own."""
+    """The flow estimator of this thread; it keeps buffers, so threads cannot share one."""
     if not hasattr(_of_this_thread, "estimator"):
         cv2.setNumThreads(1)
-        create = getattr(cv2, "DISOpticalFlow_create")  # noqa: B009 (its type stubs do not know it)
+        create = getattr(cv2, "DISOpticalFlow_create")  # noqa: B009 (missing in its type stubs)
         _of_this_thread.estimator = create(cv2.DISOPTICAL_FLOW_PRESET_FAST)
     return _of_this_thread.estimator

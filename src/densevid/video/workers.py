@@ -1,7 +1,7 @@
-"""Many videos at once: one process per worker, so that a file that brings a decoder down takes only itself along.
+"""Worker processes that extract many videos at once; a file that crashes a decoder fails alone.
 
-Each worker takes one video at a time, extracts it and saves it itself; only a short outcome comes back. `save` is given
-from outside, so this room need not know what a store is.
+Each worker extracts one video at a time and saves it itself; only a short `Outcome` is sent back. `save` is an
+argument, so that this layer does not depend on the feature store.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Save = Callable[[str, FeatureTrack], None]
 
 @dataclass(frozen=True)
 class Job:
-    """A video that waits: its id in the store and its file."""
+    """A video to extract: its id in the store and its file."""
 
     video: str
     path: Path
@@ -32,20 +32,38 @@ class Job:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one video. `error`: it failed, and why; `warning`: it was read in part; `seconds`: its length."""
+    """The outcome of one video.
+
+    Attributes:
+        job: The video.
+        seconds: Its duration.
+        steps: Its length in steps.
+        warning: Why it was only read in part, None if all of it was.
+        error: Why it failed, None if it did not.
+        is_fatal: Nothing more can be saved, so that going on is pointless.
+    """
 
     job: Job
     seconds: float = 0.0
     steps: int = 0
     warning: str | None = None
     error: str | None = None
-    is_fatal: bool = False  # nothing can be saved any more, so going on is pointless
+    is_fatal: bool = False
 
 
 def extract_all(jobs: Sequence[Job], extractor: Extractor, save: Save, workers: int) -> Iterator[Outcome]:
-    """Extract and save every video, several at once; outcomes come as they are ready, one for every job.
+    """Extract and save videos, several at a time.
 
     A worker that dies fails its video and is replaced. Ending the iteration ends the workers.
+
+    Args:
+        jobs: The videos.
+        extractor: Extracts one of them; it is pickled for each worker.
+        save: Called in the worker with the id and the track of each video; pickled too.
+        workers: Number of processes.
+
+    Yields:
+        One outcome per job, as they are ready.
     """
     waiting = deque(jobs)
     crew = [_Worker(extractor, save) for _ in range(min(workers, len(jobs)))]
@@ -64,7 +82,7 @@ def extract_all(jobs: Sequence[Job], extractor: Extractor, save: Save, workers: 
 
 
 class _Worker:
-    """The parent's side of one worker process."""
+    """One worker process, seen from the parent."""
 
     def __init__(self, extractor: Extractor, save: Save) -> None:
         self._extractor, self._save = extractor, save
@@ -77,10 +95,10 @@ class _Worker:
         arguments = (theirs, self._extractor, self._save)
         self._process = context.Process(target=_work, args=arguments, daemon=True, name="densevid-worker")
         self._process.start()
-        theirs.close()  # so that the end of the worker is the end of the pipe
+        theirs.close()  # so that the pipe closes when the worker ends
 
     def start(self, job: Job) -> None:
-        """Give it a video; a worker that died in between is replaced once, after that the video fails as its own."""
+        """Send it a video; a worker that died in between is replaced once."""
         self.job = job
         if not self._process.is_alive():
             self._launch()
@@ -90,11 +108,11 @@ class _Worker:
             self.connection.close()
             self._process.join()
             self._launch()
-            with suppress(OSError):  # `outcome` finds the pipe at its end and says so
+            with suppress(OSError):  # `outcome` finds the pipe closed and reports it
                 self.connection.send(job)
 
     def outcome(self) -> Outcome:
-        """What came back; a pipe that ends instead means that the worker died."""
+        """Receive the outcome; a closed pipe means that the worker died."""
         job, self.job = self.job, None
         assert job is not None
         try:
@@ -106,7 +124,7 @@ class _Worker:
         return outcome
 
     def stop(self) -> None:
-        """End the process, whatever it does."""
+        """End the process."""
         self.connection.close()
         if self.job:
             self._process.terminate()
@@ -117,7 +135,7 @@ class _Worker:
 
 
 def _work(connection: Connection, extractor: Extractor, save: Save) -> None:
-    """The worker's side: one outcome for every job, until the pipe ends."""
+    """The worker process: send one outcome per job until the pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the parent's to handle
     while True:
         try:
