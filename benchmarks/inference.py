@@ -28,7 +28,7 @@ from benchmarks.inference_stages import print_stages, print_sweep
 from benchmarks.inference_workload import Workload, prepare, print_store_run
 from densevid.cli import run_program
 from densevid.config import ModelConfig
-from densevid.device import usable_device
+from densevid.device import resolve_device
 from densevid.errors import InputError
 from densevid.inference.predict import set_threads
 from densevid.io import require_writable
@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
     _check(args)
     if args.threads is not None:
         set_threads(args.threads, print)
-    device = usable_device(args.device)
+    device = resolve_device(args.device)
     if args.readings:
         return _readings(device)
     if args.quick:

@@ -16,7 +16,7 @@ from benchmarks.inference_workload import Workload, prepare
 from benchmarks.plain_captioner import PlainCaptioner, PlainEvents
 from densevid.checkpoint import LoadedModel
 from densevid.config import Config
-from densevid.device import model_of
+from densevid.device import describe_device
 from densevid.inference.batches import CaptionedVideo
 from densevid.inference.captioner import Captioner, Precision
 from densevid.inference.nms import Choose, Selection, best
@@ -74,11 +74,11 @@ def print_figures(
             end="",
         )
         host = f", {torch.get_num_threads()} CPU threads" if run.device.type != "cpu" else ""
-        print(f"on {model_of(run.device)}{host}", flush=True)
+        print(f"on {describe_device(run.device)}{host}", flush=True)
         figures += measure(loaded, tracks, run)
     if json:
         settings = {
-            "device": model_of(run.device),
+            "device": describe_device(run.device),
             "torch": torch.__version__,
             "workloads": list(map(asdict, workloads)),
         }

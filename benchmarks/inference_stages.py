@@ -14,7 +14,7 @@ from typing import Any
 from benchmarks.inference_parts import part_lines
 from benchmarks.inference_runs import ATTENTION, Run, opened, timed, warm_up, ways
 from densevid.checkpoint import LoadedModel
-from densevid.device import model_of
+from densevid.device import describe_device
 from densevid.inference.captioner import Captioner, Precision
 from densevid.inference.nms import Choose
 from densevid.inference.stage_times import Stages, StageTimer
@@ -41,7 +41,7 @@ def print_stages(loaded: LoadedModel, tracks: Sequence[FeatureTrack], run: Run) 
             lines += stage_lines(f"{name}, {'replayed' if replays else 'launched'}", captioner, shown, choose)
         failed = getattr(captioner.caption_generator, "graphs", Graphs(enabled=False)).failed
         lines += [f"  CAPTURING FAILED: {kind}, see the warning above" for kind in failed]
-    print(f"{default_precision(run)} on {model_of(run.device)}, milliseconds a video: host, device, stage")
+    print(f"{default_precision(run)} on {describe_device(run.device)}, milliseconds a video: host, device, stage")
     print("\n".join(lines))
     print("\n".join(part_lines(loaded, run.device)) if run.device.type == "cuda" else "", flush=True)
 

@@ -82,7 +82,7 @@ def _train_state(config: Config, device: torch.device) -> TrainState:
 
 def _seconds(state: TrainState, batch: Batch, device: torch.device) -> float:
     begun = time.perf_counter()
-    state.learn(batch, 0).tolist()  # waits for the device
+    state.train_step(batch).tolist()  # waits for the device
     return time.perf_counter() - begun
 
 

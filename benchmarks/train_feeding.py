@@ -113,9 +113,9 @@ def _rate(config: Config, batches: Iterator[Batch], steps: int, device: torch.de
     torch.manual_seed(0)
     state = TrainState(MaskedTransformer(config, VOCABULARY).to(device).train(), config, WARM_UP + steps)
     for batch in islice(batches, WARM_UP):
-        state.learn(batch, 0).tolist()
+        state.train_step(batch).tolist()
     begun, samples = time.perf_counter(), 0
     for batch in islice(batches, steps):
-        values, samples = state.learn(batch, 0), samples + len(batch)
+        values, samples = state.train_step(batch), samples + len(batch)
     values.tolist()  # waits for the device
     return samples / (time.perf_counter() - begun)

@@ -1,44 +1,63 @@
-"""The bar is silent while it is quick, and speaks even if nothing is done yet."""
+"""Progress: a line now and then, never too often; short work shows nothing."""
 
 from __future__ import annotations
 
-import time
+from threading import Event
 
 import pytest
 
 from densevid import progress
+from densevid.progress import PatientProgress, Progress, duration
+
+
+def test_durations_are_short_words() -> None:
+    assert [duration(seconds) for seconds in (8, 200, 3725)] == ["8 s", "3 min 20 s", "1 h 02 min"]
+
+
+def test_lines_are_not_too_frequent() -> None:
+    lines: list[str] = []
+    with Progress(100, report=lines.append) as shown:
+        shown.advance(10, "ten")
+        shown.update(11, "eleven", now=True)
+        shown.update(12, "twelve")
+    assert lines == [f"eleven, {shown.time_left()} left"]
+
+
+def test_the_time_left_is_that_of_the_pace_since_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [100.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
+    lines: list[str] = []
+    shown = Progress(100, done=40, report=lines.append)
+    clock[0] += 12
+    shown.update(60, "more than half")
+    assert lines == ["more than half, 24 s left"], "20 of the 60 took 12 s"
 
 
 def test_quick_work_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
-    bar = progress.CountedProgress("METEOR")
+    bar = PatientProgress("METEOR")
     bar.expect(3)
     bar.advance(2)
     bar.close()
     assert capsys.readouterr().err == ""
 
 
-def test_slow_work_is_shown_now_and_then(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "PATIENCE_SECONDS", 0.02)
-    bar = progress.CountedProgress("METEOR")
-    bar.expect(3_000)
-    time.sleep(0.3)
-    bar.advance(1_000)
-    bar.close()
-    assert capsys.readouterr().err == "METEOR: 0 of 3,000 asked so far\n"
+def test_slow_work_is_shown_though_nothing_is_finished_until_it_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PatientProgress, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(PatientProgress, "SECONDS_BETWEEN_LINES", 0.0)
+    lines, twice = list[str](), Event()
+    bar = PatientProgress("METEOR")
 
+    def report(line: str) -> None:
+        lines.append(line)
+        if len(lines) > 1:
+            twice.set()
 
-def test_it_speaks_again_with_the_new_total_and_falls_silent_when_closed(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(progress, "PATIENCE_SECONDS", 0.02)
-    monkeypatch.setattr(progress, "LINE_EVERY_SECONDS", 0.02)
-    bar = progress.CountedProgress("METEOR")
-    bar.expect(10)
-    bar.expect(20)
-    time.sleep(0.5)
+    bar._report = report
+    bar.total = 1_000
+    bar.expect(2_000)
+    assert twice.wait(60)
     bar.close()
-    said = capsys.readouterr().err.splitlines()
-    assert len(said) > 1
-    assert set(said) == {"METEOR: 0 of 30 asked so far"}
-    time.sleep(0.1)
-    assert capsys.readouterr().err == ""
+    count = len(lines)
+    assert set(lines) == {"METEOR: 0 of 3,000"}
+    bar.advance(3_000)
+    assert len(lines) == count

@@ -17,7 +17,7 @@ from densevid.cli import main
 from densevid.config import TrainingConfig
 from densevid.import_released import import_released
 from densevid.model.masked_transformer import MaskedTransformer
-from densevid.training.losses import mask_loss, proposal_losses, word_loss
+from densevid.training.losses import caption_loss, mask_loss, proposal_losses
 from densevid.training.targets import Targets
 
 RELEASED_MODEL = Path(__file__).parent / "golden" / "released_model"
@@ -119,7 +119,7 @@ def test_every_stage_agrees(golden: Golden, model: MaskedTransformer) -> None:
     score, offset = proposal_losses(predictions.proposals, targets, config)
     close(score, golden.tensor("out/cls_loss")[0])
     close(offset, golden.tensor("out/reg_loss")[0])
-    close(word_loss(predictions.word_logits_PLV, words, row >= 0, config), golden.tensor("out/sent_loss")[0])
+    close(caption_loss(predictions.word_logits_PLV, words, row >= 0, config), golden.tensor("out/sent_loss")[0])
     if predictions.event_mask.soft_logits_PT is not None:
         close(mask_loss(predictions.event_mask, seen, config), golden.tensor("out/mask_loss")[0])
 

@@ -22,7 +22,7 @@ from densevid.data.dataset import SegmentDataset
 from densevid.io import provenance, write_json
 from densevid.model.masked_transformer import MaskedTransformer
 from densevid.timelines.dataloader import TimelineLoader
-from densevid.training.data import Prepared, prepare
+from densevid.training.data import PreparedData, prepare
 from densevid.training.run import pick_device
 from densevid.training.step import total_loss
 from research.paper_tables.model_runs import GRADIENT_FORMAT, ModelRun
@@ -76,7 +76,7 @@ def _norm(loss: Tensor, parameters: list[Tensor]) -> float:
     return float(torch.stack(squares).sum().sqrt()) if squares else 0.0
 
 
-def few_batches(data: Prepared, config: Config, device: torch.device, count: int) -> Iterator[Batch]:
+def few_batches(data: PreparedData, config: Config, device: torch.device, count: int) -> Iterator[Batch]:
     """The first batches of a run's training data, on the device."""
     size = config.training.batch_size
     if isinstance(data.training, SegmentDataset):

@@ -23,7 +23,7 @@ from densevid.checkpoint import model_files
 from densevid.config import InferenceConfig
 from densevid.data.annotations import read_annotations
 from densevid.data.layouts import open_features
-from densevid.device import model_of
+from densevid.device import describe_device
 from densevid.errors import InputError, one_line
 from densevid.events import Event, read_events, write_events
 from densevid.inference.fitting.calibration import fit_calibration
@@ -208,7 +208,12 @@ def _timed(opened: OpenedJob) -> tuple[Predictions, dict[str, Any]]:
     if told.failures:
         raise InputError(next(iter(told.failures.values())))
     device = opened.captioner.device
-    facts = {"seconds": seconds, "videos": len(told.events), "device": str(device), "device_name": model_of(device)}
+    facts = {
+        "seconds": seconds,
+        "videos": len(told.events),
+        "device": str(device),
+        "device_name": describe_device(device),
+    }
     return told, facts
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from densevid.device import model_of
+from densevid.device import describe_device
 from densevid.errors import InputError, one_line
 from densevid.io import provenance, write_json
 from densevid.progress import duration
@@ -155,7 +155,7 @@ def training_facts(training: Training) -> dict[str, object]:
         "steps": max((int(row["step"]) for row in rows), default=0),
         "samples_per_second": median(rates) if rates else None,
         "parallel": training.machine.parallel,
-        "device": model_of(pick_device(training.machine.device)),
+        "device": describe_device(pick_device(training.machine.device)),
         "provenance": provenance(config_hash=run.config.hash, model=run.hash),
     }
 

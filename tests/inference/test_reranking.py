@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from densevid.data.vocabulary import EOS, PAD, SPECIAL_TOKENS
 from densevid.inference import reranking as module
 from densevid.inference.reranking import expected_similarity, similarity
-from densevid.training.rewards import WordMatches
+from densevid.training.sentence_scores import WordMatches
 
 LONGEST = 7
 Words = list[int]

@@ -12,7 +12,7 @@ from densevid.data.vocabulary import EOS, INIT, PAD
 from densevid.inference.reranking import choose_sentences, generate_sentences
 from densevid.inference.search import beam_search, greedy
 from densevid.model.masked_transformer import EncodedVideo, MaskedTransformer
-from densevid.training.rewards import WordMatches
+from densevid.training.sentence_scores import WordMatches
 
 WORDS, EVENTS = 7, 3
 

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
-from densevid.training.cider import Cider, Words
+from densevid.training.sentence_scores import Cider, Words
 
 WORDS = ["a", "the", "man", "dog", "cat", "runs", "jumps", "sits", "on", "over", "bed", "wall", "quickly", "again"]
 

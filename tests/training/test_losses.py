@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from densevid.config import TrainingConfig
 from densevid.model.event_mask import EventMask
 from densevid.model.proposal_decoder import Proposals
-from densevid.training.losses import Losses, mask_loss, proposal_losses, word_loss
+from densevid.training.losses import Losses, caption_loss, mask_loss, proposal_losses
 from densevid.training.targets import Targets
 
 MEAN, SUM = TrainingConfig(), replace(TrainingConfig(), reduction="sum")
@@ -40,16 +40,16 @@ def test_score_and_offsets_count_what_is_present() -> None:
     torch.testing.assert_close(summed, 2 * offsets)  # both offsets of an anchor, instead of their mean
 
 
-def test_word_loss_leaves_out_padding_and_samples_without_a_caption() -> None:
+def test_caption_loss_leaves_out_padding_and_samples_without_a_caption() -> None:
     torch.manual_seed(0)
     logits = torch.randn(3, 4, 9)
     words = torch.tensor([[2, 5, 6, 3, 1], [2, 7, 3, 1, 1], [2, 8, 8, 8, 3]])
     present = torch.tensor([True, True, False])
     rows = torch.cat((logits[0, :3], logits[1, :2]))
     want = F.cross_entropy(rows, torch.tensor([5, 6, 3, 7, 3]))
-    torch.testing.assert_close(word_loss(logits, words, present, MEAN), want)
-    torch.testing.assert_close(word_loss(logits, words, present, SUM), want * 5 / 2)
-    assert word_loss(logits, words, torch.zeros(3, dtype=torch.bool), MEAN) == 0
+    torch.testing.assert_close(caption_loss(logits, words, present, MEAN), want)
+    torch.testing.assert_close(caption_loss(logits, words, present, SUM), want * 5 / 2)
+    assert caption_loss(logits, words, torch.zeros(3, dtype=torch.bool), MEAN) == 0
 
 
 def test_mask_loss_counts_steps_of_the_video() -> None:

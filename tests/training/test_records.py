@@ -1,4 +1,4 @@
-"""Averages, watched losses, tables, curves and progress."""
+"""Weight averages, the loss monitor, metrics.csv, curves and progress of a run."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import torch
 from torch import nn
 
 from densevid.errors import InputError
-from densevid.progress import duration
-from densevid.training.logging import MetricsFile, Progress, described, draw_curves, open_progress, read_metrics
-from densevid.training.loss_monitor import LossMonitor, SkippedSteps, Sums
+from densevid.training.logging import MetricsFile, RunLog, draw_curves, loss_text, read_metrics
+from densevid.training.loss_monitor import LossMonitor, LossSums, SkippedSteps
 from densevid.training.optim import WeightAverage
+from densevid.training.run_folder import RunFolder
 
 
 def test_an_average_is_a_weighted_sum_of_the_past() -> None:
@@ -43,8 +43,8 @@ def test_counters_are_copied_not_averaged() -> None:
     assert int(average.tensors["num_batches_tracked"]) == 1
 
 
-def test_watch_names_the_videos_of_a_bad_batch() -> None:
-    watch, sums = LossMonitor(SkippedSteps(), pytest.fail), Sums()
+def test_the_monitor_names_the_videos_of_a_bad_batch() -> None:
+    watch, sums = LossMonitor(SkippedSteps(), pytest.fail), LossSums()
     good = torch.tensor([6.0, 1, 2, 3, 4, 5, 6.0])
     for row in watch.add(1, ["a", "b"], good) + watch.add(2, ["c"], 3 * good):
         sums.add(row)
@@ -104,14 +104,24 @@ def test_curves_without_matplotlib(metrics: Path, tmp_path: Path, monkeypatch: p
     assert len(points) == 5 and points == sorted(points), "steps go right, a falling loss goes down"
 
 
-def test_progress_in_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_a_line_at_the_first_row_and_at_the_last(tmp_path: Path) -> None:
     lines: list[str] = []
-    progress = Progress(100, lines.append)
-    progress.update(10, {"total": 1.25, "learning_rate": 0.1, "samples_per_second": 1234.5})
-    progress.update(11, {"total": 1.0})
-    progress.update(100, {"total": 0.5})
+    log = RunLog(RunFolder(tmp_path), 100, lines.append)
+    with log.opened(0):
+        log.count_samples(40)
+        log.add_training_row(10, 0, {"total": 1.25, "learning_rate": 0.1})
+        log.add_training_row(20, 0, {"total": 1.0})
+        log.add_training_row(100, 0, {"total": 0.5})
     assert len(lines) == 2, "the second came too soon"
-    assert lines[0].startswith("step 10/100  total 1.25  rate 0.1  samples/s 1234") and lines[0].endswith(" left")
-    assert type(open_progress(5, lines.append)) is Progress, "no terminal, no bar"
-    assert [duration(seconds) for seconds in (8, 200, 3725)] == ["8 s", "3 min 20 s", "1 h 02 min"]
-    assert described({"total": 2}) == "total 2"
+    assert lines[0].startswith("step 10/100  total 1.25  rate 0.1  samples/s ") and lines[0].endswith(" left")
+    assert [row["step"] for row in read_metrics(tmp_path / "metrics.csv")] == ["10", "20", "100"]
+    assert loss_text({"total": 2}) == "total 2"
+
+
+def test_without_a_folder_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    log = RunLog()
+    with log.opened(0):
+        log.add_training_row(10, 0, {"total": 1.25})
+        log.draw_curves(now=True)
+    assert not list(tmp_path.iterdir())

@@ -1,4 +1,4 @@
-"""A run that stopped, or was killed at any moment, and went on has the very same weights as one that never stopped."""
+"""A run that was stopped or killed at any moment, and resumed, has the weights of one that never stopped."""
 
 from __future__ import annotations
 
@@ -158,20 +158,20 @@ def test_a_finished_run_stays_as_it_is(data: Path, unbroken: Path) -> None:
     assert (unbroken / "metrics.csv").read_text() == before
 
 
-def test_every_sitting_is_recorded_and_the_settings_are_the_newest(data: Path, tmp_path: Path) -> None:
+def test_every_start_is_recorded_and_the_settings_are_the_newest(data: Path, tmp_path: Path) -> None:
     run, epochs = tmp_path / "run", settings("training.epochs=1")
     assert train_here(data, run, *epochs) == 0
-    first = json.loads((run / "environment.json").read_text())["sittings"]
-    (run / "environment.json").write_text(json.dumps(first[0]))  # as it was written before there were sittings
+    first = json.loads((run / "environment.json").read_text())["starts"]
+    (run / "environment.json").write_text(json.dumps({"sittings": first}))  # as 0.1 wrote it
     assert train_here(data, run, "--resume", *settings("training.epochs=2", "inference.beam=2"), "--workers", "1") == 0
-    sittings = json.loads((run / "environment.json").read_text())["sittings"]
-    assert sittings[0] == first[0] and [sitting["step"] for sitting in sittings] == [0, 4]
+    starts = json.loads((run / "environment.json").read_text())["starts"]
+    assert starts[0] == first[0] and [start["step"] for start in starts] == [0, 4]
     ours, models = (load_config(run / name / "config.toml") for name in ("", "model-last"))
     assert (ours.training.epochs, ours.inference.beam) == (2, 2) and ours == models
-    assert sittings[1]["provenance"]["config"] == ours.hash != sittings[0]["provenance"]["config"]
+    assert starts[1]["provenance"]["config"] == ours.hash != starts[0]["provenance"]["config"]
 
 
-def test_settings_of_a_sitting_that_was_refused_are_not_kept(data: Path, tmp_path: Path) -> None:
+def test_settings_of_a_start_that_was_refused_are_not_kept(data: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     assert train_here(data, run, "--limit-steps", "1") == 0
     before = (run / "config.toml").read_text(), (run / "environment.json").read_text()
@@ -197,7 +197,7 @@ def test_other_sentences_are_other_data(data: Path, tmp_path: Path, capsys: pyte
     assert train_here(data, run, "--resume", "--limit-steps", "3") == 0
 
 
-def test_a_validation_that_decides_must_be_the_same(
+def test_validation_data_that_decide_cannot_be_exchanged(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run, other = tmp_path / "run", Path(shutil.copytree(data, tmp_path / "other"))
@@ -209,9 +209,9 @@ def test_a_validation_that_decides_must_be_the_same(
     assert train_here(other, run, "--resume") == 2
     refused = [line for line in capsys.readouterr().err.splitlines() if "other validation data, or without" in line]
     assert len(refused) == 2
-    told = settings('training.best_by="last"', 'training.schedule="cosine"')
-    assert train_here(data, tmp_path / "told", *told, "--limit-steps", "2") == 0
-    assert train_here(data, tmp_path / "told", *told, "--resume", validate=False) == 0, "there it decides nothing"
+    last = settings('training.best_by="last"', 'training.schedule="cosine"')
+    assert train_here(data, tmp_path / "last", *last, "--limit-steps", "2") == 0
+    assert train_here(data, tmp_path / "last", *last, "--resume", validate=False) == 0, "there it decides nothing"
 
 
 def test_the_weights_it_began_with_may_be_left_out_but_not_exchanged(
@@ -227,7 +227,7 @@ def test_the_weights_it_began_with_may_be_left_out_but_not_exchanged(
 
 
 @pytest.mark.parametrize("left", [["vocabulary.txt"], ["vocabulary.txt", "environment.json", ".config.toml.x1.part"]])
-def test_a_run_that_was_killed_while_it_began_begins(
+def test_a_run_that_was_killed_at_its_start_starts_again(
     data: Path, unbroken: Path, tmp_path: Path, left: list[str]
 ) -> None:
     run = tmp_path / "run"
@@ -246,11 +246,21 @@ def test_a_checkpoint_from_before_sentences_were_compared_goes_on(data: Path, tm
     run = tmp_path / "run"
     assert train_here(data, run, "--limit-steps", "2") == 0
     tensors, state = checkpointing.read(run / "checkpoints" / "last.safetensors")
-    for name in ("content", "judged_by", "started_from"):
+    for name in ("content", "validation_content", "started_from"):
         del state[name]
     checkpointing.write(run / "checkpoints" / "last.safetensors", tensors, state)
     assert train_here(data, run, "--resume") == 0
     assert "content" in checkpointing.read(run / "checkpoints" / "last.safetensors")[1]
+
+
+def test_a_checkpoint_of_version_0_1_still_refuses_other_validation_data(data: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    assert train_here(data, run, "--limit-steps", "2") == 0
+    tensors, state = checkpointing.read(run / "checkpoints" / "last.safetensors")
+    state["judged_by"] = state.pop("validation_content")
+    checkpointing.write(run / "checkpoints" / "last.safetensors", tensors, state)
+    assert train_here(data, run, "--resume", validate=False) == 2
+    assert train_here(data, run, "--resume") == 0
 
 
 def test_a_broken_checkpoint_is_one_line(tmp_path: Path) -> None:

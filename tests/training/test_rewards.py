@@ -20,8 +20,8 @@ from densevid.errors import InputError
 from densevid.inference.search import greedy
 from densevid.model.masked_transformer import MaskedTransformer
 from densevid.model.video_encoder import Memory
-from densevid.training.cider import Words
-from densevid.training.rewards import Reward, documents_of, log_chances, reward_for, reward_loss, sample_words
+from densevid.training.rewards import Reward, documents_of, log_probabilities, reward_for, reward_loss, sample_words
+from densevid.training.sentence_scores import Words
 from examples.learn_generated_videos import RECIPE, SMALL, generate
 
 VOCABULARY = Vocabulary(("<unk>", "<pad>", "<init>", "<eos>", "dog", "cat"))
@@ -69,7 +69,7 @@ def expected_reward(model: MaskedTransformer) -> Tensor:
     """Sum over all sentences of probability x reward, differentiably."""
     sentences = every_sentence()
     model.caption_decoder.eval()
-    logs = log_chances(model, model.caption_decoder.begin(memory_of(len(sentences))), sentences)
+    logs = log_probabilities(model, model.caption_decoder.begin(memory_of(len(sentences))), sentences)
     model.caption_decoder.train()
     chance = torch.where(sentences != PAD, logs, 0).sum(dim=1).exp()
     assert chance.sum().item() == pytest.approx(1, abs=1e-5)
@@ -116,7 +116,7 @@ def test_words_are_drawn_with_their_own_chance(decoder: str) -> None:
     with torch.no_grad():
         drawn = sample_words(model, model.caption_decoder.begin(memory_of(20_000)), 20_000, LENGTH)
         sentences = every_sentence()
-        logs = log_chances(model, model.caption_decoder.begin(memory_of(len(sentences))), sentences)
+        logs = log_probabilities(model, model.caption_decoder.begin(memory_of(len(sentences))), sentences)
     chances = torch.where(sentences != PAD, logs, 0).sum(dim=1).exp()
     for sentence, chance in zip(sentences, chances, strict=True):
         assert float((drawn == sentence).all(dim=1).float().mean()) == pytest.approx(float(chance), abs=0.015)

@@ -23,7 +23,7 @@ from densevid.model.masked_transformer import MaskedTransformer
 from densevid.training import checkpointing, run
 from densevid.training.distributed import Ranks, leave_at_once
 from densevid.training.logging import read_metrics
-from densevid.training.loss_monitor import LossMonitor, SkippedSteps, Sums
+from densevid.training.loss_monitor import LossMonitor, LossSums, SkippedSteps
 from densevid.training.optim import optimizer_for, step_if_finite
 from densevid.training.train_state import TrainState
 from densevid.training.trainer import fit
@@ -127,7 +127,7 @@ def test_a_learner_learns_nothing_from_a_broken_gradient(
     config = TINY.with_values({"training": {"optimizer": kind, "ema": 0.9}})
     (batch, *_), learner = loader_of(config).batches(0), learner_of(config)
     for step in range(7):
-        before, values, after = everything(learner), learner.learn(batch, 0), everything(learner)
+        before, values, after = everything(learner), learner.train_step(batch), everything(learner)
         assert values[:5].isfinite().all() and bool(values[5].isfinite()) == (step not in BROKEN)
         changed = [name for name, tensor in after[0].items() if not torch.equal(tensor, before[0][name])]
         assert bool(changed) == (step not in BROKEN)
@@ -146,7 +146,7 @@ def values_of(gradient: float = 1.0) -> Tensor:
 
 def test_means_are_those_of_the_gradients_that_there_were() -> None:
     told: list[str] = []
-    watch, sums = LossMonitor(SkippedSteps(), told.append), Sums()
+    watch, sums = LossMonitor(SkippedSteps(), told.append), LossSums()
     for step, gradient in enumerate((torch.nan, 2.0, torch.inf, 4.0), start=1):
         for row in watch.add(step, [f"v{step}", "other"], values_of(gradient)):
             sums.add(row)
@@ -249,7 +249,7 @@ def learn_as_one_rank(rank: int, meeting: str) -> None:
         watch = LossMonitor(SkippedSteps(), told.append)
         for step in range(3):
             before = everything(learner)
-            values = learner.learn(batches[rank], 0)
+            values = learner.train_step(batches[rank])
             same = torch.equal(
                 before[0]["caption_decoder.words.bias"], everything(learner)[0]["caption_decoder.words.bias"]
             )

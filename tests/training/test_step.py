@@ -83,7 +83,7 @@ def test_a_learner_leaves_alone_what_the_task_leaves_out(task: str, frozen: set[
     learner = TrainState(model_of(config), config, 10)
     before = {name: tensor.clone() for name, tensor in learner.model.state_dict().items()}
     (batch,) = batches(config, 1)
-    values = learner.learn(batch, 0)
+    values = learner.train_step(batch)
     assert values.shape == (7,) and values[0] == values[6] and learner.step == 1
     names = {name for name, parameter in learner.model.named_parameters() if not parameter.requires_grad}
     assert {name.split(".")[0] for name in names} == frozen

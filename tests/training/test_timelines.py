@@ -24,7 +24,7 @@ from densevid.timelines.dataloader import TimelineLoader
 from densevid.timelines.dataset import TimelineDataset
 from densevid.training import data as prepare
 from densevid.training.rewards import reward_for
-from densevid.training.step import caption_losses, clip_loss, total_loss
+from densevid.training.step import clip_caption_loss, segment_caption_loss, total_loss
 from helpers.clip_collections import write_collection
 
 TINY = {
@@ -74,34 +74,34 @@ def test_a_whole_clip_is_captioned_as_a_given_segment_is(batch: Batch, encoder: 
     config = Config().with_values({**TINY, "model": {**TINY["model"], "encoder": encoder}})
     model = model_for(config)
     assert batch.clips is not None and batch.clips.video_P is not None
-    expected = caption_losses(model, batch.clips, config, 0).words
-    torch.testing.assert_close(clip_loss(model, batch.clips, config, 0), expected)
+    expected = segment_caption_loss(model, batch.clips, config, 0)
+    torch.testing.assert_close(clip_caption_loss(model, batch.clips, config, 0), expected)
 
 
 @pytest.mark.parametrize("share", [0.5, 0.9, 1.0])
-def test_clips_share_the_words_loss_and_nothing_else(batch: Batch, share: float) -> None:
+def test_clips_share_the_caption_loss_and_nothing_else(batch: Batch, share: float) -> None:
     config = Config().with_values({**TINY, "training": TINY["training"] | {"clip_share": share}})
     model = model_for(config)
     assert batch.clips is not None
     with_clips, without = (total_loss(model, b, config)[1] for b in (batch, replace(batch, clips=None)))
-    words = (1 - share) * without.words + share * clip_loss(model, batch.clips, config, 0)
+    words = (1 - share) * without.words + share * clip_caption_loss(model, batch.clips, config, 0)
     torch.testing.assert_close(with_clips.words, words)
     torch.testing.assert_close(with_clips.offsets, without.offsets)
     torch.testing.assert_close(with_clips.score, without.score)
 
 
-def test_where_clips_alone_teach_words_composed_videos_are_not_read(batch: Batch) -> None:
+def test_composed_videos_are_not_read_where_only_captions_of_clips_count(batch: Batch) -> None:
     words = {"task": "captions", "clip_share": 1.0}
     config = Config().with_values({**TINY, "training": TINY["training"] | words})
     model = model_for(config)
     assert batch.clips is not None
     unreadable = replace(batch, features_BTF=torch.full_like(batch.features_BTF, torch.nan))
     total, losses = total_loss(model, unreadable, config)
-    torch.testing.assert_close(losses.words, clip_loss(model, batch.clips, config, 0))
+    torch.testing.assert_close(losses.words, clip_caption_loss(model, batch.clips, config, 0))
     torch.testing.assert_close(total, config.training.word_weight * losses.words)
 
 
-def test_captions_alone_reward_the_clips_and_teach_the_segments(batch: Batch, samples: TimelineDataset) -> None:
+def test_clips_are_rewarded_and_segments_have_cross_entropy(batch: Batch, samples: TimelineDataset) -> None:
     still = {"dropout": 0.0, "input_dropout": 0.0}
     config = Config().with_values(
         {**TINY, "model": TINY["model"] | still, "training": TINY["training"] | {"task": "captions", "reward": "cider"}}
@@ -111,12 +111,12 @@ def test_captions_alone_reward_the_clips_and_teach_the_segments(batch: Batch, sa
     torch.manual_seed(1)
     found = total_loss(model, batch, config, reward=reward)[1].words
     torch.manual_seed(1)
-    rewarded = clip_loss(model, batch.clips, config, 0, reward)
-    taught = caption_losses(model, batch, config, 0).words
+    rewarded = clip_caption_loss(model, batch.clips, config, 0, reward)
+    segments = segment_caption_loss(model, batch, config, 0)
     assert rewarded != 0
-    torch.testing.assert_close(found, (taught + rewarded) / 2)
-    told = clip_loss(model, batch.clips, config, 0)
-    torch.testing.assert_close(total_loss(model, batch, config)[1].words, (taught + told) / 2)
+    torch.testing.assert_close(found, (segments + rewarded) / 2)
+    clips = clip_caption_loss(model, batch.clips, config, 0)
+    torch.testing.assert_close(total_loss(model, batch, config)[1].words, (segments + clips) / 2)
 
 
 def train(clips: Path, out: Path, settings: list[str], *more: str) -> int:
@@ -157,15 +157,15 @@ def test_validation_on_the_clips_that_are_learnt_is_told(
 
 
 @pytest.mark.parametrize("splits", [("train", "train-dev"), ("train-fit", "train-fold0"), ("train-fit", "train-dev")])
-def test_validation_on_sources_that_are_learnt_from_is_told(
+def test_validation_clips_of_training_sources_are_reported(
     tmp_path: Path, settings: list[str], capsys: pytest.CaptureFixture[str], splits: tuple[str, str]
 ) -> None:
     clips = write_collection(tmp_path / "clips", clips=600)
-    learn, judge = splits
-    more = ["--split", learn, "--validation-split", judge, "--limit-steps", "1"]
+    training, validation = splits
+    more = ["--split", training, "--validation-split", validation, "--limit-steps", "1"]
     assert train(clips, tmp_path / "run", settings, *more) == 0
-    told = "videos that validation clips were cut from are learnt from, too" in capsys.readouterr().err
-    assert told == (splits != ("train-fit", "train-dev"))
+    warned = "source videos of the validation clips are also in the training data" in capsys.readouterr().err
+    assert warned == (splits != ("train-fit", "train-dev"))
 
 
 @pytest.mark.parametrize(

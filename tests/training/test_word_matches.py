@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from densevid.timelines.clips import ClipCollection
-from densevid.training.rewards import WordMatches
+from densevid.training.sentence_scores import WordMatches
 
 
 def test_closed_forms() -> None:

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
     parser.add_argument("--model", type=Path, required=True, metavar="MODEL_DIR", help="a model folder")
-    told = parser.add_mutually_exclusive_group(required=True)
-    told.add_argument("--annotations", type=Path, nargs="+", metavar="FILE", help="the events it learnt from")
-    told.add_argument("--timelines", type=Path, metavar="CLIPS", help="or: the clips its timelines were composed of")
+    data = parser.add_mutually_exclusive_group(required=True)
+    data.add_argument("--annotations", type=Path, nargs="+", metavar="FILE", help="the events it was trained on")
+    data.add_argument("--timelines", type=Path, metavar="CLIPS", help="or: the clips its timelines were composed of")
     parser.add_argument("--split", metavar="NAME", help="which part of them")
     parser.add_argument("--features", type=Path, metavar="STORE", help="feature folder, file or store")
     clock = parser.add_mutually_exclusive_group()
@@ -46,19 +46,19 @@ def run(arguments: argparse.Namespace) -> None:
     from densevid.io import provenance
 
     loaded = load_model(arguments.model, fitted=False)
-    source, told = _clips(arguments) if arguments.timelines else _videos(arguments, loaded)
+    source, annotations = _clips(arguments) if arguments.timelines else _videos(arguments, loaded)
     features = loaded.config.features
     warning = check_recipe(loaded.recipe, tuple(zip(features.streams, features.widths, strict=True)), source)
     if warning:
         _report(f"warning: {warning}")
     files = [arguments.model / WEIGHTS, *(arguments.annotations or [arguments.timelines]), arguments.features]
     block = provenance(inputs=[path for path in files if path is not None], command="fit-priors", split=arguments.split)
-    for file, fitted in write_priors(arguments.model, source, told, block).items():
+    for file, fitted in write_priors(arguments.model, source, annotations, block).items():
         print(f"{file}: fitted on {', '.join(f'{count:,} {name}' for name, count in fitted.about['fitted'].items())}")
-    if missing := sum(video not in source for video in told.events):
-        _report(f"{missing:,} of {len(told.events):,} videos have no features and are left out")
+    if missing := sum(video not in source for video in annotations.events):
+        _report(f"{missing:,} of {len(annotations.events):,} videos have no features and are left out")
     if (arguments.model / CALIBRATION).exists():
-        _report(f"{arguments.model / CALIBRATION} is about events found before; run `densevid calibrate` again")
+        _report(f"{arguments.model / CALIBRATION} is out of date now; run `densevid calibrate` again")
 
 
 def _clips(arguments: argparse.Namespace) -> tuple[FeatureSource, Annotations]:
@@ -76,14 +76,14 @@ def _clips(arguments: argparse.Namespace) -> tuple[FeatureSource, Annotations]:
 
 def _videos(arguments: argparse.Namespace, loaded: LoadedModel) -> tuple[FeatureSource, Annotations]:
     """Annotated videos."""
-    from densevid.training.data import DataFiles, describe_data, open_source
+    from densevid.training.data import DataFiles, open_source, read_split
 
     if arguments.features is None:
         raise InputError("--annotations needs --features STORE")
     clock = (arguments.durations, arguments.seconds_per_step)
     files = DataFiles(tuple(arguments.annotations), arguments.features, arguments.split, *clock)
-    told = describe_data(files, _report)
-    return open_source(files, told, loaded.config), told
+    annotations = read_split(files, _report)
+    return open_source(files, annotations, loaded.config), annotations
 
 
 def _report(line: str) -> None:

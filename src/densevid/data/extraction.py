@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from densevid.data.store.reader import FeatureStore
+from densevid.device import network_device
 from densevid.errors import InputError
 from densevid.io import provenance, write_json
 from densevid.video.backbones import DEFAULT, Backbone, find_backbone
-from densevid.video.engines import Device, chosen_device
+from densevid.video.engines import Device
 from densevid.video.extract import Extractor, usable_cores
 from densevid.video.inputs import find_jobs
 from densevid.video.workers import Job, Outcome, extract_all
@@ -211,4 +212,4 @@ def _last_known(log: Path) -> dict[str, dict[str, Any]]:
 
 def _default_workers(device: Device) -> int:
     """One per core; few are enough for a GPU, and each takes some of its memory."""
-    return min(usable_cores(), WORKERS_ON_A_GPU) if chosen_device(device) == "cuda" else usable_cores()
+    return min(usable_cores(), WORKERS_ON_A_GPU) if network_device(device) == "cuda" else usable_cores()

@@ -18,7 +18,7 @@ from densevid.config import Config
 from densevid.data.annotations import read_annotation_file
 from densevid.data.layouts import open_features
 from densevid.data.sources import FeatureSource, check_recipe
-from densevid.device import usable_device
+from densevid.device import resolve_device
 from densevid.errors import InputError, named
 from densevid.events import Event
 from densevid.inference.captioner import Captioner, Precision
@@ -155,7 +155,7 @@ def predict(job: PredictionJob, report: Report = lambda line: None) -> Predictio
 
 def open_job(job: PredictionJob, report: Report = lambda line: None) -> OpenedJob:
     """Load the model, open the features, and look at every video's header; with no usable video it is an error."""
-    device = usable_device(job.device)
+    device = resolve_device(job.device)
     if job.threads is not None:
         set_threads(job.threads, report)
     loaded = load_model(job.model)

@@ -1,11 +1,12 @@
-"""Checkpoints: all that a run needs to go on as if it had never stopped, in one file that appears whole or not at all.
+"""Checkpoints: a `TrainState` in one file, whole or not at all, from which a run goes on as if it had never stopped.
 
-Tensors (weights, average, optimiser, random states of every rank) are safetensors; the rest is JSON in its header.
+Tensors (weights, average, optimizer, random states of every rank) are safetensors; the rest is JSON in its header.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 from collections.abc import Mapping
@@ -21,44 +22,83 @@ from torch import Tensor
 from densevid.data.dataset import SegmentDataset
 from densevid.errors import InputError
 from densevid.io import atomic_path, hash_of
+from densevid.legacy import current_checkpoint
 from densevid.timelines.dataset import TimelineDataset
 from densevid.training.distributed import gather
-from densevid.training.loss_monitor import Sums
-from densevid.training.train_state import Position, TrainState
+from densevid.training.loss_monitor import LossSums, SkippedSteps
+from densevid.training.train_state import TrainState
 
 FORMAT = 1
 Tensors = dict[str, Tensor]
 
 
-def snapshot(learner: TrainState, position: Position, more: Mapping[str, Any]) -> tuple[Tensors, dict[str, Any]]:
-    """Tensors and plain values of a run at a position; every rank must ask, for each has random numbers of its own."""
-    optimizer = learner.optimizer.state_dict()
-    tensors = {f"model.{name}": tensor for name, tensor in learner.model.state_dict().items()}
+def snapshot(state: TrainState, origins: Mapping[str, Any]) -> tuple[Tensors, dict[str, Any]]:
+    """A checkpoint of a state; all ranks must call this, for each has random numbers of its own.
+
+    Args:
+        state: What to keep.
+        origins: Hashes of the data and the weights that the run began with.
+
+    Returns:
+        Tensors by name, and plain values.
+    """
+    optimizer = state.optimizer.state_dict()
+    tensors = {f"model.{name}": tensor for name, tensor in state.model.state_dict().items()}
     for number, values in optimizer["state"].items():
         tensors |= {f"optimizer.{number}.{name}": v for name, v in values.items() if isinstance(v, Tensor)}
-    if learner.average is not None:
-        tensors |= {f"average.{name}": tensor for name, tensor in learner.average.tensors.items()}
-    for rank, states in enumerate(gather(_random_states(learner.device))):
-        tensors |= {f"random.{rank}.{name}": state for name, state in states.items()}
-    state = {
+    if state.average is not None:
+        tensors |= {f"average.{name}": tensor for name, tensor in state.average.tensors.items()}
+    for rank, states in enumerate(gather(_random_states(state.device))):
+        tensors |= {f"random.{rank}.{name}": values for name, values in states.items()}
+    saved = {
         "format": FORMAT,
-        "step": learner.step,
-        "position": asdict(position),
-        "schedule": learner.schedule.state(),
+        "step": state.step,
+        "position": {"epoch": state.epoch, "batch": state.batch, "sums": asdict(state.epoch_losses)},
+        "schedule": state.schedule.state(),
         "groups": optimizer["param_groups"],
-        **more,
+        "best": None if state.best == math.inf else state.best,
+        "recent": asdict(state.recent_losses),
+        "skips": asdict(state.skipped),
+        **origins,
     }
-    return tensors, state
+    return tensors, saved
 
 
-def write(path: Path, tensors: Tensors, state: Mapping[str, Any]) -> None:
-    """Put a checkpoint in place of an older one."""
+def restore(state: TrainState, tensors: Tensors, saved: Mapping[str, Any], *, rank: int, seed: int) -> None:
+    """Bring a state to where a checkpoint was taken, and the random numbers of this rank.
+
+    Args:
+        state: A new state of the same settings.
+        tensors: As `read` gives them.
+        saved: As `read` gives them.
+        rank: Which process this is.
+        seed: Seeds the random numbers of a rank that was not there when the checkpoint was written.
+    """
+    state.model.load_state_dict(_under(tensors, "model."))
+    if state.average is not None:
+        state.average.load(_under(tensors, "average."))
+    slots: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in _under(tensors, "optimizer.").items():
+        number, _, slot = name.partition(".")
+        slots.setdefault(int(number), {})[slot] = tensor
+    state.optimizer.load_state_dict({"state": slots, "param_groups": saved["groups"]})
+    state.schedule.load(saved["schedule"])
+    state.step, position = saved["step"], saved["position"]
+    state.epoch, state.batch = position["epoch"], position["batch"]
+    state.epoch_losses, state.recent_losses = LossSums(**position["sums"]), LossSums(**saved["recent"])
+    state.skipped = SkippedSteps(**saved.get("skips", {}))  # absent in older checkpoints
+    state.best = math.inf if saved["best"] is None else saved["best"]
+    _restore_random_states(_under(tensors, f"random.{rank}."), state.device, (seed, state.step, rank))
+
+
+def write(path: Path, tensors: Tensors, saved: Mapping[str, Any]) -> None:
+    """Write a checkpoint, in place of an older one."""
     on_host = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
     with atomic_path(path) as temporary:
         try:
-            save_file(on_host, temporary, metadata={"state": json.dumps(state, allow_nan=False)})
-        except SafetensorError as error:  # a full disk, for one, which it does not tell as an OSError
-            raise InputError(f"cannot write {path}: {error}; make room, then --resume") from error
+            save_file(on_host, temporary, metadata={"state": json.dumps(saved, allow_nan=False)})
+        except SafetensorError as error:  # also where an OSError is expected, as of a full disk
+            raise InputError(f"cannot write {path}: {error}; free space, then --resume") from error
 
 
 def duplicate(path: Path, name: Path) -> None:
@@ -72,60 +112,45 @@ def duplicate(path: Path, name: Path) -> None:
 
 
 def read(path: Path) -> tuple[Tensors, dict[str, Any]]:
-    """Read what `write` wrote."""
+    """Tensors and plain values of a checkpoint, under their present names.
+
+    Raises:
+        InputError: The file is not a checkpoint of this format.
+    """
     try:
         with safe_open(path, framework="pt") as file:
-            state = json.loads((file.metadata() or {})["state"])
+            saved = json.loads((file.metadata() or {})["state"])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (OSError, SafetensorError, KeyError, ValueError) as error:
         raise InputError(f"{path}: not a readable checkpoint ({error}); delete it to start again") from error
-    if state.get("format") != FORMAT:
-        raise InputError(f"{path}: checkpoint format {state.get('format')}; this densevid reads format {FORMAT}")
-    return tensors, state
+    if saved.get("format") != FORMAT:
+        raise InputError(f"{path}: checkpoint format {saved.get('format')}; this densevid reads format {FORMAT}")
+    return tensors, current_checkpoint(saved)
 
 
 def data_hashes(dataset: SegmentDataset | TimelineDataset) -> dict[str, str]:
-    """By what a checkpoint knows its training data again."""
+    """Hashes of the training data: of videos and segments, and of their sentences and features."""
     return {"data": hash_of(dataset.fingerprint), "content": dataset.content}
 
 
-def require_same_data(state: Mapping[str, Any], dataset: SegmentDataset | TimelineDataset, *, where: str) -> None:
-    """Older checkpoints know which videos and segments they learnt from, but not what was said of them."""
+def require_same_data(saved: Mapping[str, Any], dataset: SegmentDataset | TimelineDataset, *, where: str) -> None:
+    """Raise InputError if a run began with other training data; older checkpoints have no hash of the sentences."""
     ours = data_hashes(dataset)
-    if {"data": state.get("data"), "content": state.get("content", ours["content"])} != ours:
+    if {"data": saved.get("data"), "content": saved.get("content", ours["content"])} != ours:
         what = "videos, segments, sentences or features differ"
         raise InputError(f"{where}: the run began with other training data ({what})")
 
 
-def require_same_start(state: Mapping[str, Any], started_from: str | None, *, where: str) -> None:
-    """The weights that a run began with need not be given again, but must not be others; older ones know none."""
-    if started_from is not None and state.get("started_from", started_from) != started_from:
+def require_same_start(saved: Mapping[str, Any], started_from: str | None, *, where: str) -> None:
+    """Raise InputError if a run began with other weights; they need not be given again, and older ones have no hash."""
+    if started_from is not None and saved.get("started_from", started_from) != started_from:
         raise InputError(f"{where}: the run did not begin with the weights of this --from; leave it out to go on")
 
 
-def require_same_judge(state: Mapping[str, Any], judged_by: str | None, *, where: str) -> None:
-    """Where validation decides about rates or the best model it must be the same to the end; older ones know none."""
-    if state.get("judged_by", judged_by) != judged_by:
-        raise InputError(
-            f"{where}: the run began with other validation data, or without; it goes on with the same alone"
-        )
-
-
-def restore(learner: TrainState, tensors: Tensors, state: Mapping[str, Any], *, rank: int, seed: int) -> Position:
-    """Bring a learner to where the checkpoint was taken."""
-    learner.model.load_state_dict(_under(tensors, "model."))
-    if learner.average is not None:
-        learner.average.load(_under(tensors, "average."))
-    slots: dict[int, dict[str, Tensor]] = {}
-    for name, tensor in _under(tensors, "optimizer.").items():
-        number, _, slot = name.partition(".")
-        slots.setdefault(int(number), {})[slot] = tensor
-    learner.optimizer.load_state_dict({"state": slots, "param_groups": state["groups"]})
-    learner.schedule.load(state["schedule"])
-    learner.step = state["step"]
-    where = state["position"]
-    _restore_random_states(_under(tensors, f"random.{rank}."), learner.device, (seed, learner.step, rank))
-    return Position(where["epoch"], where["batch"], Sums(**where["sums"]))
+def require_same_validation(saved: Mapping[str, Any], content: str | None, *, where: str) -> None:
+    """Raise InputError if validation, where it decides about rates or the best model, began with other data."""
+    if saved.get("validation_content", content) != content:  # absent in older checkpoints
+        raise InputError(f"{where}: the run began with other validation data, or without; go on with the same")
 
 
 def _under(tensors: Tensors, prefix: str) -> Tensors:
@@ -140,7 +165,7 @@ def _random_states(device: torch.device) -> Tensors:
 
 
 def _restore_random_states(states: Tensors, device: torch.device, otherwise: tuple[int, int, int]) -> None:
-    """A rank that was not there when the checkpoint was written starts random numbers of its own."""
+    """Restore the random numbers of a rank; one that was not there when the checkpoint was written is seeded."""
     if "cpu" in states:
         torch.set_rng_state(states["cpu"])
     else:

@@ -1,9 +1,9 @@
-"""Before the first step: files become datasets and a vocabulary, and one line each says what was found in them."""
+"""The data of a run: annotation files and features, or clips, become datasets and a vocabulary."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -63,13 +63,13 @@ class ClipFiles:
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """What a run learns from and is judged by."""
+class PreparedData:
+    """The training and validation data of a run."""
 
     vocabulary: Vocabulary
     training: SegmentDataset | TimelineDataset
     validation: SegmentDataset | None
-    told: Annotations | None = field(default=None)  # of the validation
+    validation_annotations: Annotations | None = None
 
 
 def prepare(
@@ -78,27 +78,38 @@ def prepare(
     validation: DataFiles | ClipFiles | None,
     vocabulary: Vocabulary | None,
     report: Report = lambda line: None,
-) -> Prepared:
-    """Open everything; without a given vocabulary one is made of the training captions."""
+) -> PreparedData:
+    """Open the data, and report what was found in it.
+
+    Args:
+        config: The settings of the run.
+        training: Annotated videos, or clips to compose timelines of.
+        validation: Held-out data of either kind.
+        vocabulary: The words; by default they are those of the training captions.
+        report: Prints a line for the user.
+
+    Raises:
+        InputError: The data cannot be used, or the validation split is not separable from the training data.
+    """
     dataset, vocabulary = _training_data(config, training, vocabulary, report)
     report(f"training data: {dataset.summary()}; {len(vocabulary):,} words")
     if validation is None:
-        return Prepared(vocabulary, dataset, None)
-    judged, source = _validation_data(config, validation, report)
-    report(f"validation annotations: {judged.summary()}")
-    held_out = SegmentDataset(judged, source, vocabulary, config)
+        return PreparedData(vocabulary, dataset, None)
+    annotations, source = _validation_data(config, validation, report)
+    report(f"validation annotations: {annotations.summary()}")
+    held_out = SegmentDataset(annotations, source, vocabulary, config)
     report(f"validation data: {held_out.summary()}")
     if _are_the_same(training, dataset, validation, held_out):
         same = "the validation data are the training data, the same videos of the same files"
-        if isinstance(validation, DataFiles) and validation.split is not None:  # others were asked for
-            raise InputError(f"{same}: nothing tells the split {validation.split!r} apart; give --validation FILE")
-        report(f"warning: {same}; they tell nothing about others")
+        if isinstance(validation, DataFiles) and validation.split is not None:
+            raise InputError(f"{same}: the split {validation.split!r} has no videos of its own; give --validation FILE")
+        report(f"warning: {same}; their scores do not generalize")
     elif isinstance(dataset, TimelineDataset) and isinstance(source, ComposedFeatures):
         shared, held = _shared_sources(dataset, source)
         if shared:
-            what = f"{shared} of the {held} videos that validation clips were cut from are learnt from, too"
+            what = f"{shared} of the {held} source videos of the validation clips are also in the training data"
             report(f"warning: {what}; choose splits like train-fit and train-dev")
-    return Prepared(vocabulary, dataset, held_out, judged)
+    return PreparedData(vocabulary, dataset, held_out, annotations)
 
 
 def _training_data(
@@ -109,10 +120,10 @@ def _training_data(
         generator = training.generator(config.training.seed)
         vocabulary = vocabulary or Vocabulary.build(generator.sentences(), least)
         return TimelineDataset(generator, vocabulary, config), vocabulary
-    told = describe_data(training, report)
-    report(f"training annotations: {told.summary()}")
-    vocabulary = vocabulary or Vocabulary.build(told.sentences(), least)
-    dataset = SegmentDataset(told, open_source(training, told, config), vocabulary, config)
+    annotations = read_split(training, report)
+    report(f"training annotations: {annotations.summary()}")
+    vocabulary = vocabulary or Vocabulary.build(annotations.sentences(), least)
+    dataset = SegmentDataset(annotations, open_source(training, annotations, config), vocabulary, config)
     if config.training.task != "captions":
         missing = _without_positive(dataset, config)
         share = missing / len(dataset)
@@ -123,25 +134,25 @@ def _training_data(
 def _validation_data(
     config: Config, validation: DataFiles | ClipFiles, report: Report
 ) -> tuple[Annotations, FeatureSource]:
-    """What was written, or a fixed set of timelines, the same for every seed of the run."""
+    """Annotated videos, or a fixed set of timelines, the same for every seed of the run."""
     if isinstance(validation, ClipFiles):
         composed = ComposedFeatures(validation.generator(seed=0), VALIDATION_TIMELINES)
         return composed.annotations(VALIDATION_ANNOTATORS), composed
-    judged = describe_data(validation, report)
-    return judged, open_source(validation, judged, config)
+    annotations = read_split(validation, report)
+    return annotations, open_source(validation, annotations, config)
 
 
-def describe_data(files: DataFiles, report: Report) -> Annotations:
-    """The annotations of a split, if they or the folders of the features tell it from others; else all, and a line."""
-    told = read_annotations(files.annotations, split=files.split)
-    if files.split is not None and not told.with_subsets and not _has_folder(files.features, files.split):
+def read_split(files: DataFiles, report: Report) -> Annotations:
+    """The annotations of `files.split`; all, with a line, where neither they nor the feature folders have splits."""
+    annotations = read_annotations(files.annotations, split=files.split)
+    if files.split is not None and not annotations.with_subsets and not _has_folder(files.features, files.split):
         where = ", ".join(map(str, files.annotations))
         report(f'{where}: no video has a "subset", so all are taken for the split {files.split!r}')
-    return told
+    return annotations
 
 
 def _has_folder(features: Path, split: str) -> bool:
-    """Whether the features are those of a split: their folder is called so, or a folder in it is."""
+    """Whether the folder of the features, or a folder in it, has the name of a split."""
     apart = features.is_dir() and not any(features.glob("*.npy"))
     folders = [features, *(folder for folder in features.iterdir() if folder.is_dir())] if apart else [features]
     return any(split_name(folder.name) == split_name(split) for folder in folders)
@@ -149,7 +160,7 @@ def _has_folder(features: Path, split: str) -> bool:
 
 def _are_the_same(
     training: DataFiles | ClipFiles,
-    learnt: SegmentDataset | TimelineDataset,
+    dataset: SegmentDataset | TimelineDataset,
     validation: DataFiles | ClipFiles,
     held_out: SegmentDataset,
 ) -> bool:
@@ -157,32 +168,38 @@ def _are_the_same(
     if isinstance(training, ClipFiles) or isinstance(validation, ClipFiles):
         return training == validation
     files, others = ({path.resolve() for path in each.annotations} for each in (training, validation))
-    return files == others and isinstance(learnt, SegmentDataset) and set(learnt.videos) == set(held_out.videos)
+    return files == others and isinstance(dataset, SegmentDataset) and set(dataset.videos) == set(held_out.videos)
 
 
-def _shared_sources(learnt: TimelineDataset, composed: ComposedFeatures) -> tuple[int, int]:
-    """How many source videos of the validation's clips are also learnt from, and how many it has; of one folder."""
-    ours, theirs = learnt.generator, composed.generator
+def _shared_sources(dataset: TimelineDataset, composed: ComposedFeatures) -> tuple[int, int]:
+    """How many source videos of the validation clips are also trained on, and how many there are, of one folder."""
+    ours, theirs = dataset.generator, composed.generator
     if ours.collection.folder.resolve() != theirs.collection.folder.resolve():
         return 0, 0
     known, held = ({clip.source for clip in one.collection.split(one.split)} for one in (ours, theirs))
     return len(known & held), len(held)
 
 
-def open_source(files: DataFiles, told: Annotations, config: Config) -> FeatureSource:
-    """The features; where nothing else says how long a step is, the durations of the annotations do."""
+def open_source(files: DataFiles, annotations: Annotations, config: Config) -> FeatureSource:
+    """Open the features of a split.
+
+    Args:
+        files: Where the features are, and perhaps their clock.
+        annotations: Their durations give the clock where nothing else does.
+        config: The settings, with the release's duration formula.
+    """
     formula = config.features.duration_formula
     given = {"seconds_per_step": files.seconds_per_step, "duration_formula": formula, "split": files.split}
     source = open_features(files.features, durations=files.durations, **given)  # type: ignore[arg-type]
     if isinstance(source, ArrayFeatures) and not isinstance(source, ReleasedFeatures):
         known = source.clocks.seconds_per_step is not None or source.clocks.durations
         if not known:
-            return open_features(files.features, durations=told.durations, **given)  # type: ignore[arg-type]
+            return open_features(files.features, durations=annotations.durations, **given)  # type: ignore[arg-type]
     return source
 
 
 def initial_model(config: Config, vocabulary: Vocabulary, start_from: Path | None) -> MaskedTransformer:
-    """A model with the weights the seed gives, or those of another model of the same shape."""
+    """A model with random weights of the seed, or those of the model folder `start_from`, which has the same shape."""
     torch.manual_seed(config.training.seed)
     model = MaskedTransformer(config, len(vocabulary))
     if start_from is not None:

@@ -1,7 +1,7 @@
-"""Ranks: the processes that `torchrun` starts to train one model together, and what they must agree on.
+"""Ranks: the processes that `torchrun` starts to train one model together.
 
-Gradients are averaged by DistributedDataParallel. Two things here make the result that of one process with the whole
-batch: a mean is taken over what all ranks count, and batch norms see the rows of all ranks.
+DistributedDataParallel averages the gradients. Two things here make the result that of one process with the whole
+batch: means are over what all ranks count (`share_of_count`), and batch norms see the rows of all ranks.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Ranks:
 
     @property
     def leads(self) -> bool:
-        """Rank 0 writes files and talks to the user."""
+        """Whether this is rank 0, which writes files and reports to the user."""
         return self.rank == 0
 
 
@@ -45,7 +45,7 @@ def started_together() -> int:
 
 @contextmanager
 def joined(device: torch.device) -> Iterator[Ranks]:
-    """Meet the other processes if `torchrun` started this one; alone otherwise."""
+    """Join the process group if `torchrun` started this process; gives the rank of this process."""
     count = started_together()
     if count == 1:
         yield Ranks()
@@ -58,11 +58,10 @@ def joined(device: torch.device) -> Iterator[Ranks]:
 
 
 def leave_at_once() -> NoReturn:
-    """End this process, its work being done and written, without taking the interpreter down.
+    """End this process with code 0, without finalizing the interpreter; everything must be written already.
 
-    The threads of a process group outlive it (DistributedDataParallel holds on to them), and one that still needs the
-    interpreter to give a tensor back, while that is being taken down, aborts the process: a run that succeeded would be
-    reported as failed.
+    The threads of a process group outlive it (DistributedDataParallel keeps them). One that releases a tensor while the
+    interpreter is finalized aborts the process, and a run that succeeded would be reported as failed.
     """
     sys.stdout.flush()
     sys.stderr.flush()
@@ -80,13 +79,13 @@ def mean_over_ranks(values: Tensor) -> Tensor:
 
 
 def wait_for_all() -> None:
-    """Go on when every rank is here."""
+    """Wait until every rank has come here."""
     if rank_count() > 1:
         dist.barrier()
 
 
 def gather(value: Any) -> list[Any]:
-    """What every rank gave, on every rank; for small things that happen rarely."""
+    """The values of all ranks, on every rank; for small values, rarely."""
     if rank_count() == 1:
         return [value]
     found: list[Any] = [None] * rank_count()
@@ -95,7 +94,7 @@ def gather(value: Any) -> list[Any]:
 
 
 def with_synchronised_norms(model: nn.Module, device: torch.device) -> None:
-    """Let every batch norm see the rows of all ranks: torch's form on GPUs, ours on CPUs, which torch lacks."""
+    """Make every batch norm see the rows of all ranks: torch's module on GPUs, ours on CPUs, which torch lacks."""
     for parent in list(model.modules()):
         for name, child in parent.named_children():
             if type(child) is nn.BatchNorm1d:

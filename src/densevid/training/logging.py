@@ -1,25 +1,18 @@
-"""metrics.csv: one line per logged step and per validation, appended whole, and cut back when a run resumes earlier.
-
-Loss curves of a run, drawn from its metrics: a PNG where matplotlib is installed, a plain SVG elsewhere.
-
-What a run records while it goes: metrics.csv and curves always, TensorBoard scalars where it is installed.
-
-What a person sees of a run: a live bar where rich is installed and a terminal shows it, plain lines elsewhere.
-"""
+"""What a run writes while it goes: metrics.csv, loss curves, TensorBoard scalars where installed, and progress."""
 
 from __future__ import annotations
 
 import csv
 import io
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
 
 from densevid.io import atomic_path, write_text
-from densevid.progress import duration, open_bar
+from densevid.progress import Progress
 from densevid.training.loss_monitor import PARTS
 from densevid.training.run_folder import RunFolder
 
@@ -29,7 +22,14 @@ Row = Mapping[str, float | int | str]
 
 
 class MetricsFile:
-    """A table that survives a kill at any moment: a line that was cut short is dropped when it is opened again."""
+    """metrics.csv: a row for each logged step and each validation, appended whole.
+
+    A row that was cut short by a kill is dropped when the file is opened again, as are rows of later steps.
+
+    Args:
+        path: The file; it is made if it is not there.
+        up_to_step: Rows after this step are dropped.
+    """
 
     def __init__(self, path: Path, *, up_to_step: int = 0) -> None:
         self.path = path
@@ -37,13 +37,13 @@ class MetricsFile:
         write_text(path, _line(dict(zip(COLUMNS, COLUMNS, strict=True))) + "".join(map(_line, kept)))
 
     def add(self, row: Row) -> None:
-        """Append one line."""
+        """Append a row."""
         with self.path.open("a", encoding="utf-8", newline="") as file:
             file.write(_line(row))
 
 
 def read_metrics(path: Path) -> list[dict[str, str]]:
-    """The whole lines of the table, by column."""
+    """The rows of metrics.csv, by column; one that was cut short is left out."""
     with path.open(encoding="utf-8", newline="") as file:
         whole = [line for line in file if line.endswith("\n")]
     return [row for row in csv.DictReader(whole) if None not in row.values()]
@@ -65,7 +65,15 @@ PANELS_A_ROW = 3
 
 
 def draw_curves(metrics: Path, folder: Path) -> Path:
-    """Draw every column that has numbers; gives the file that was written."""
+    """Draw every column that has numbers.
+
+    Args:
+        metrics: The file metrics.csv.
+        folder: Where curves.png is written, or curves.svg where matplotlib is not installed.
+
+    Returns:
+        The file that was written.
+    """
     panels = _panels(metrics)
     try:
         return _draw_png(panels, folder / "curves.png")
@@ -141,34 +149,97 @@ def _svg_panel(column: str, lines: dict[str, Line]) -> str:
     return "".join(drawn)
 
 
-CURVES_SECONDS = 30.0
+CURVES_SECONDS = 30.0  # between two drawings
 
 
-class Records:
-    """The written records of one run, from a step on: what was written of later steps is forgotten."""
+class RunLog:
+    """Logs one run: rows of metrics.csv and TensorBoard, curves, and a bar or lines of progress.
 
-    def __init__(self, folder: RunFolder, step: int) -> None:
-        self.folder, self._drawn = folder, time.perf_counter()
-        self._metrics = MetricsFile(folder.metrics, up_to_step=step)
-        self._board = _tensorboard(folder, step)
+    Args:
+        folder: The run folder; without one (training in memory, or a rank that does not lead) nothing is written.
+        total_steps: Steps of the whole run.
+        report: Prints a line.
+    """
 
-    def add(self, row: Row) -> None:
-        """One line, and one scalar per number in it."""
+    def __init__(
+        self, folder: RunFolder | None = None, total_steps: int = 0, report: Callable[[str], None] = lambda line: None
+    ) -> None:
+        self.folder, self.total_steps, self.report = folder, total_steps, report
+        self.begun = self._drawn = self._since = time.perf_counter()
+        self._samples = 0
+        self._metrics: MetricsFile | None = None
+        self._tensorboard: Any = None
+        self._progress: Progress | None = None
+        self._shown = False
+
+    @contextmanager
+    def opened(self, step: int, pending: int = 0) -> Iterator[None]:
+        """Log from a step on; rows of later steps, as of a run that was killed, are dropped.
+
+        Args:
+            step: The steps done so far.
+            pending: Steps since the last row, which will be in the next one.
+        """
+        if self.folder is None:
+            yield
+            return
+        self._metrics = MetricsFile(self.folder.metrics, up_to_step=step - pending)
+        self._tensorboard = _tensorboard(self.folder, step - pending)
+        try:
+            with Progress(self.total_steps, done=step, report=self.report) as self._progress:
+                yield
+        finally:
+            self._progress = None
+            if self._tensorboard is not None:
+                self._tensorboard.close()
+
+    def count_samples(self, samples: int) -> None:
+        """Count the samples of a step, for the pace."""
+        self._samples += samples
+
+    def restart_clock(self) -> None:
+        """Leave the time since the last row, and its samples, out of the pace."""
+        self._samples, self._since = 0, time.perf_counter()
+
+    def add_training_row(self, step: int, epoch: int, values: dict[str, float], *, now: bool = False) -> None:
+        """A row of mean training losses, with the pace; progress shows it at the next occasion, or `now`."""
+        values["samples_per_second"] = self._samples / (time.perf_counter() - self._since)
+        self.add_row("training", step, epoch, values)
+        if self._progress is not None:
+            now = now or not self._shown or step == self.total_steps
+            self._progress.update(step, f"step {step:,}/{self.total_steps:,}  {loss_text(values)}", now=now)
+            self._shown = True
+        self.restart_clock()
+
+    def add_row(self, split: str, step: int, epoch: int, values: Mapping[str, float]) -> None:
+        """A row of metrics.csv, and a scalar for each number in it."""
+        if self._metrics is None:
+            return
+        seconds = time.perf_counter() - self.begun
+        row: Row = {"step": step, "epoch": epoch + 1, "split": split, **values, "seconds": seconds}
         self._metrics.add(row)
         for name, value in row.items():
-            if self._board is not None and isinstance(value, float):
-                self._board.add_scalar(f"{row['split']}/{name}", value, int(row["step"]))
+            if self._tensorboard is not None and isinstance(value, float):
+                self._tensorboard.add_scalar(f"{split}/{name}", value, step)
 
-    def draw(self, *, now: bool = False) -> None:
+    def line(self, text: str) -> None:
+        """A line that stays, above the bar where there is one."""
+        if self._progress is None:
+            self.report(text)
+        else:
+            self._progress.line(text)
+
+    def draw_curves(self, *, now: bool = False) -> None:
         """Draw the curves again, unless that was just done."""
-        if now or time.perf_counter() - self._drawn > CURVES_SECONDS:
+        if self.folder is not None and (now or time.perf_counter() - self._drawn > CURVES_SECONDS):
             draw_curves(self.folder.metrics, self.folder.path)
             self._drawn = time.perf_counter()
 
-    def close(self) -> None:
-        """Write what is left."""
-        if self._board is not None:
-            self._board.close()
+
+def loss_text(values: Mapping[str, float]) -> str:
+    """Values as people read them: `total 2.14  score 0.31  rate 0.1`."""
+    short = {"learning_rate": "rate", "samples_per_second": "samples/s"}
+    return "  ".join(f"{short.get(name, name)} {value:.4g}" for name, value in values.items())
 
 
 def _tensorboard(folder: RunFolder, step: int) -> Any:
@@ -177,73 +248,3 @@ def _tensorboard(folder: RunFolder, step: int) -> Any:
     except ImportError:
         return None
     return SummaryWriter(str(folder.path / "tensorboard"), purge_step=step + 1)
-
-
-PLAIN_SECONDS = 10.0
-
-
-@dataclass
-class Progress:
-    """Plain lines, one every few seconds; `say` prints lines that stay."""
-
-    total_steps: int
-    say: Callable[[str], None]
-    first_step: int = 0
-    _begun: float = field(default_factory=time.perf_counter)
-    _shown: float = 0.0
-
-    def update(self, step: int, values: dict[str, float], *, now: bool = False) -> None:
-        """The run is at `step`, and these are its latest values, to be shown soon or `now`."""
-        clock = time.perf_counter()
-        if now or clock - self._shown >= PLAIN_SECONDS or step == self.total_steps:
-            self._shown = clock
-            self.say(f"step {step:,}/{self.total_steps:,}  {described(values)}  {self.left(step)}")
-
-    def left(self, step: int) -> str:
-        """How long the rest will take at the pace so far."""
-        done = step - self.first_step
-        seconds = (time.perf_counter() - self._begun) / max(1, done) * (self.total_steps - step)
-        return f"{duration(seconds)} left"
-
-    def line(self, text: str) -> None:
-        """A line that stays."""
-        self.say(text)
-
-    def close(self) -> None:
-        """The run is over."""
-
-
-class RichProgress(Progress):
-    """A bar of rich's."""
-
-    def __init__(self, total_steps: int, say: Callable[[str], None], first_step: int, rich_progress: Any) -> None:
-        super().__init__(total_steps, say, first_step)
-        self._bar = rich_progress
-        self._task = self._bar.add_task("", total=total_steps, completed=first_step)
-        self._bar.start()
-
-    def update(self, step: int, values: dict[str, float], *, now: bool = False) -> None:
-        """Move the bar."""
-        self._bar.update(self._task, completed=step, description=f"{described(values)}  {self.left(step)}")
-
-    def line(self, text: str) -> None:
-        """A line above the bar."""
-        self._bar.console.print(text, highlight=False, markup=False)
-
-    def close(self) -> None:
-        """Take the bar away."""
-        self._bar.stop()
-
-
-def open_progress(total_steps: int, say: Callable[[str], None], first_step: int = 0) -> Progress:
-    """The best that is possible here."""
-    bar = open_bar("{task.completed:,.0f}/{task.total:,.0f}", "{task.description}")
-    if bar is None:
-        return Progress(total_steps, say, first_step)
-    return RichProgress(total_steps, say, first_step, bar)
-
-
-def described(values: dict[str, float]) -> str:
-    """Values as people read them."""
-    short = {"learning_rate": "rate", "samples_per_second": "samples/s"}
-    return "  ".join(f"{short.get(name, name)} {value:.4g}" for name, value in values.items())

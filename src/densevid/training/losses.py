@@ -1,14 +1,10 @@
-"""The four losses: event score, boundary offsets, event mask, words; and their weighted sum.
+"""The terms of the loss: event score, boundary offsets, event mask and captions.
 
 L = 10 L_r + 1 sum_i L_m^i + 1 L_e + .25 sum_t L_c^t. The paper writes sums over steps and words, the release (whose
-weights these are) takes means; `training.reduction` chooses, means by default. A mean is over what all processes
-together count (see `ranks`), so the losses do not depend on how many share a batch. Nothing here waits for the device.
+weights these are) takes means; `training.reduction` chooses, means by default. A mean is over what all ranks together
+count, so the losses do not depend on how many ranks share a batch. Nothing here waits for the device.
 
-The proposals' losses beyond the paper: every anchor counts, and scores learn overlap.
-
-The paper draws a few anchors and asks of each whether it is an event. Recall is judged by overlap, so here the score of
-every anchor inside the video learns how much its own proposal overlaps the event it fits best, and the offsets of
-all anchors near an event are learned. `training.proposal_loss = "overlap"` chooses this.
+`step.total_loss` runs the network on a batch, computes the terms here and adds them up.
 """
 
 from __future__ import annotations
@@ -32,12 +28,18 @@ from densevid.training.targets import Targets
 
 @dataclass(frozen=True)
 class Losses:
-    """Each loss before its weight; a part that a task does not train is zero."""
+    """Each term before its weight; one that a task does not train is zero. The names are columns of metrics.csv."""
 
     score: Tensor
     offsets: Tensor
     mask: Tensor
-    words: Tensor
+    words: Tensor  # the caption loss
+
+    @classmethod
+    def of_captions(cls, words: Tensor) -> Losses:
+        """The caption loss alone."""
+        zero = words.new_zeros(())
+        return cls(zero, zero, zero, words)
 
     def total(self, config: TrainingConfig) -> Tensor:
         """The weighted sum."""
@@ -49,7 +51,7 @@ class Losses:
         )
 
     def detached(self) -> dict[str, Tensor]:
-        """The four by name, for logging."""
+        """The four terms by name, for logging."""
         return {name: getattr(self, name).detach() for name in ("score", "offsets", "mask", "words")}
 
 
@@ -58,7 +60,14 @@ def proposal_losses(
 ) -> tuple[Tensor, Tensor]:
     """L_e: BCE over drawn positives and negatives. L_r: smooth L1 over both offsets of the positives.
 
-    `video_P` is the row of each sample's video among the proposals; without it they correspond one to one.
+    Args:
+        proposals: Scores and offsets of all anchors of B videos.
+        targets: The anchors drawn for each of P samples.
+        config: Gives `offset_beta` and `reduction`.
+        video_P: The row of each sample's video among the proposals; by default they correspond one to one.
+
+    Returns:
+        The score loss and the offset loss.
     """
     drawn_PN = torch.cat((targets.positive_PU, targets.negative_PU), dim=1)
     present_PN = torch.cat((targets.positive_present_PU, targets.negative_present_PU), dim=1)
@@ -90,10 +99,18 @@ def mask_loss(event_mask: EventMask, counted_PT: Tensor, config: TrainingConfig)
     return _over_sequence(loss_PT, counted_PT, config)
 
 
-def word_loss(
+def caption_loss(
     logits_PLV: Tensor, words_PL: Tensor, present_P: Tensor, config: TrainingConfig, smoothing: float = 0.0
 ) -> Tensor:
-    """L_c: cross-entropy of every next word of the true sentences, which start with `<init>`; `<pad>` is left out."""
+    """L_c: cross-entropy of every next word of the true sentences, which start with `<init>`; `<pad>` is left out.
+
+    Args:
+        logits_PLV: Scores of the next word after each word but the last.
+        words_PL: The true words.
+        present_P: Which samples count.
+        config: Gives `reduction`.
+        smoothing: Label smoothing; 0 in validation, so that losses compare.
+    """
     next_PL = words_PL[:, 1:]
     loss_PL = F.cross_entropy(
         logits_PLV.flatten(0, 1).float(), next_PL.flatten(), reduction="none", label_smoothing=smoothing
@@ -113,15 +130,25 @@ def _mean(loss: Tensor, counted: Tensor) -> Tensor:
     return torch.where(counted, loss, 0).sum() / share_of_count(counted.sum())
 
 
-NEAR = 0.5  # overlap of an anchor with an event from which on its offsets learn
+NEAR = 0.5  # IoU with an event from which on the offsets of an anchor learn
 
 
 def overlap_losses(proposals: Proposals, batch: Batch, beta: float = 1.0) -> tuple[Tensor, Tensor]:
-    """Quality focal loss of the scores (Li et al., 2020) and smooth L1 of the offsets of anchors near an event.
+    """The proposals' losses with `training.proposal_loss = "overlap"`, beyond the paper: all anchors in a video count.
 
-    L_e = sum |q - P_e|^2 BCE(P_e, q) / n, where q is the overlap of the proposal with its best event and n the number
-    of anchors near one; L_r is the mean over these. (1 - IoU in its place does not learn: a proposal that is far too
-    long has no gradient, and the captioner is shown it.)
+    Recall is measured by overlap, so the score of an anchor learns how much its own proposal overlaps its best event,
+    by the quality focal loss (Li et al., 2020), and the offsets of all anchors near an event learn by smooth L1: L_e =
+    sum |q - P_e|^2 BCE(P_e, q) / n, where q is the overlap of the proposal with its best event and n the number of
+    anchors near one; L_r is the mean over these. (1 - IoU in place of L_r does not learn: a proposal that is far too
+    long has no gradient.)
+
+    Args:
+        proposals: Scores, offsets and intervals of all anchors of B videos.
+        batch: The true events and lengths of these videos.
+        beta: Where smooth L1 turns from a square into a line.
+
+    Returns:
+        The score loss and the offset loss.
     """
     anchors_1A2 = anchor_intervals(proposals.anchors_A2)[None]
     within_BA = anchors_1A2[..., 1] <= batch.valid_BT.sum(dim=1)[:, None]
@@ -134,8 +161,8 @@ def overlap_losses(proposals: Proposals, batch: Batch, beta: float = 1.0) -> tup
     with torch.no_grad():
         quality_BA = (temporal_iou(intervals_BA2, batch.events_BG2) * event_valid_B1G).amax(dim=-1)
     logits_BA = proposals.logits_BA.float()
-    unsure_BA = (quality_BA - logits_BA.sigmoid()).abs() ** 2
-    score_BA = unsure_BA * F.binary_cross_entropy_with_logits(logits_BA, quality_BA, reduction="none")
+    error_BA = (quality_BA - logits_BA.sigmoid()).abs() ** 2
+    score_BA = error_BA * F.binary_cross_entropy_with_logits(logits_BA, quality_BA, reduction="none")
 
     event_BA2 = batch.events_BG2.gather(1, event_BA[..., None].expand(-1, -1, 2))
     wanted_BA2 = torch.where(near_BA[..., None], offsets_to(proposals.anchors_A2, event_BA2), 0)

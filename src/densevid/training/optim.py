@@ -1,11 +1,8 @@
-"""An exponential moving average of the weights: where `training.ema` asks for it, it is what is validated and saved.
+"""The optimizer, its learning rate, and averages of weights.
 
-The mean of several models: networks that learnt on from one start, each in another order, agree better than any.
-
-Their weights lie in one valley, so that the mean of them is a network too, of the same size and speed, which does about
-what all of them say together (model soups: Wortsman et al., 2022). Networks that began apart have no such mean.
-
-The optimiser and its learning rate: the paper's SGD halved on plateau, Adam, or AdamW with warm-up and cosine.
+- `optimizer_for` and `Schedule`: the paper's SGD halved on plateau, Adam, or AdamW with warm-up and cosine.
+- `WeightAverage`: with `training.ema`, the exponential moving average that is validated and saved.
+- `mean_of_models`: the mean of several finished models (model soups: Wortsman et al., 2022).
 """
 
 from __future__ import annotations
@@ -27,7 +24,7 @@ from densevid.errors import InputError
 class WeightAverage:
     """average <- decay average + (1 - decay) weights after every step, of all weights and running statistics.
 
-    Early on the decay is (1 + steps) / (10 + steps), so that the beginning is soon forgotten.
+    Early on the decay is (1 + steps) / (10 + steps), so that the first weights soon have little part in it.
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:
@@ -41,17 +38,15 @@ class WeightAverage:
 
     @torch.no_grad()
     def update(self, model: nn.Module, step: int) -> None:
-        """Take in the weights after `step` steps."""
+        """Average in the weights after `step` steps."""
         decay = min(self.decay, (1 + step) / (10 + step))
-        current = model.state_dict(
-            keep_vars=True
-        )  # to detach hundreds of tensors would take longer than to average them
-        for names, take_in in (
+        current = model.state_dict(keep_vars=True)  # detaching hundreds of tensors takes longer than averaging them
+        for names, average_in in (
             (self.floating, lambda own, new: torch._foreach_lerp_(own, new, 1 - decay)),
             (self.counters, torch._foreach_copy_),
         ):
             if names:
-                take_in([self.tensors[name] for name in names], [current[name] for name in names])
+                average_in([self.tensors[name] for name in names], [current[name] for name in names])
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         """Go on from a checkpoint."""
@@ -70,18 +65,31 @@ class WeightAverage:
 
 
 def mean_of_models(models: Sequence[LoadedModel]) -> LoadedModel:
-    """Weights and running statistics averaged in double precision, in the first one's place; all else is its own."""
+    """Average weights and running statistics in double precision.
+
+    Models that were trained on from one start, each in another order, lie in one valley, so that their mean is a
+    network of the same size and speed that does about what all of them do together.
+
+    Args:
+        models: Models of the same shape and vocabulary.
+
+    Returns:
+        The first model with the mean weights, without a calibration.
+
+    Raises:
+        InputError: The models differ in shape or vocabulary.
+    """
     first = models[0]
     states = [loaded.model.state_dict() for loaded in models]
     shapes = [{name: tensor.shape for name, tensor in state.items()} for state in states]
     if any(loaded.vocabulary != first.vocabulary for loaded in models) or any(other != shapes[0] for other in shapes):
-        raise InputError("models of other words or other sizes have no mean: they cannot have begun with one model")
+        raise InputError("models of different vocabularies or sizes have no mean: they did not start from one model")
     first.model.load_state_dict({name: _mean([state[name] for state in states]) for name in states[0]})
     return replace(first, calibration=None)  # which was fitted to one of them
 
 
 def _mean(tensors: Sequence[Tensor]) -> Tensor:
-    """A count, as of batches that were seen, stays the first one's."""
+    """Of floating tensors; counters, as of batches, are the first model's."""
     first = tensors[0]
     return (
         torch.stack([tensor.double() for tensor in tensors]).mean(0).to(first) if first.is_floating_point() else first
@@ -115,9 +123,9 @@ def optimizer_for(model: nn.Module, config: TrainingConfig) -> torch.optim.Optim
 
 
 def step_if_finite(optimizer: torch.optim.Optimizer, norm: Tensor) -> None:
-    """Step, unless the norm of the gradients is not finite: then weights and the optimiser's state stay as they are.
+    """Step, unless the norm of the gradients is not finite: then weights and the optimizer's state stay as they are.
 
-    A fused optimiser reads `found_inf`, which is torch.amp.GradScaler's way, on the device: nobody waits for the norm.
+    A fused optimizer reads `found_inf` on the device, as torch.amp.GradScaler has it, so nothing waits for the norm.
     """
     finite = torch.isfinite(norm)
     if all(group["fused"] for group in optimizer.param_groups):
@@ -132,7 +140,7 @@ def step_if_finite(optimizer: torch.optim.Optimizer, norm: Tensor) -> None:
 class Schedule:
     """The learning rate of each step: warm-up, then the plateau's steps down, or a cosine to zero over the run.
 
-    `factor`, `best` and `waited` are all it remembers; they are what a checkpoint keeps.
+    `factor`, `best` and `waited` are its state, which a checkpoint keeps.
     """
 
     config: TrainingConfig
@@ -151,14 +159,14 @@ class Schedule:
         return rate * (1 + math.cos(math.pi * min(1.0, max(0.0, done)))) / 2
 
     def apply(self, optimizer: torch.optim.Optimizer, step: int) -> float:
-        """Set the optimiser's rate for a step."""
+        """Set the optimizer's rate for a step."""
         rate = self.learning_rate(step)
         for group in optimizer.param_groups:
             group["lr"] = rate
         return rate
 
     def after_epoch(self, loss: float) -> None:
-        """On a plateau (no better for more than `plateau_patience` epochs) the rate falls."""
+        """Lower the rate on a plateau: no better loss for more than `plateau_patience` epochs."""
         if loss < self.best * (1 - PLATEAU_THRESHOLD):
             self.best, self.waited = loss, 0
         else:

@@ -1,23 +1,14 @@
-"""How many words of a sentence a person wrote too: METEOR's formula over equal words, a reward that needs no tables.
+"""Reward fine-tuning (self-critical: Rennie et al., 2017): captions learn from a score in place of the true words.
 
-F = P R / (.85 P + .15 R) of the m words that hypothesis and reference share, so that saying more of what people say
-counts more than saying little that is certain, times 1 - .6 (chunks / m)^.2, where a chunk is a stretch of words in the
-same order. METEOR itself also matches stems, synonyms and paraphrases; of several references the best counts.
-
-Reward fine-tuning (self-critical: Rennie et al., 2017): sentences that score better than the model's own best guess
-become more likely, those that score worse less so.
-
-The gradient of the expected reward is E[(r(sampled) - r(greedy)) grad log p(sampled)], so the loss to minimise is
--(r(sampled) - r(greedy)) log p(sampled). The words are drawn without gradients, one after another; then one parallel
-pass gives their log-probabilities. The decoder's own dropout is off meanwhile, so it learns from what it drew.
+Sentences that score better than the model's own greedy one become more likely, those that score worse less so. The
+gradient of the expected reward is E[(r(sampled) - r(greedy)) grad log p(sampled)], so the loss to minimise is
+-(r(sampled) - r(greedy)) log p(sampled). Words are sampled without gradients, one after another; then one parallel pass
+gives their log-probabilities. The decoder's own dropout is off meanwhile, so both see the same network.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import lru_cache
-from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -29,59 +20,29 @@ from densevid.data.batches import Batch
 from densevid.data.dataset import SegmentDataset
 from densevid.data.vocabulary import EOS, INIT, PAD, SPECIAL_TOKENS, Vocabulary, tokenize
 from densevid.errors import InputError
-from densevid.inference.reranking import ALPHA, BETA, GAMMA
 from densevid.inference.search import greedy
 from densevid.model.caption_decoder import DecodingState
 from densevid.model.masked_transformer import MaskedTransformer
 from densevid.model.recurrent import RecurrentState
 from densevid.model.video_encoder import Memory
 from densevid.timelines.dataset import TimelineDataset
-from densevid.training.cider import Cider, Words
 from densevid.training.distributed import share_of_count
-
-
-class WordMatches:
-    """Scores sentences against documents; a document is all the references of one segment."""
-
-    def __init__(self, documents: Sequence[Sequence[Words]]) -> None:
-        self._documents = documents
-        self._counted = lru_cache(maxsize=50_000)(_counted)
-
-    def score(self, words: Words, document: int) -> float:
-        """One sentence against the reference of a document that fits it best."""
-        said = _counted(words)
-        return max(_similarity(said, self._counted(told)) for told in self._documents[document])
-
-    def scores(self, sentences: Sequence[Words], documents: Sequence[int]) -> npt.NDArray[np.float64]:
-        """Each sentence against its own document."""
-        return np.array([self.score(words, number) for words, number in zip(sentences, documents, strict=True)])
-
-
-_Counted = tuple[Counter[str], Counter[tuple[str, str]], int]
-
-
-def _counted(words: Words) -> _Counted:
-    return Counter(words), Counter(pairwise(words)), len(words)
-
-
-def _similarity(said: _Counted, told: _Counted) -> float:
-    matched = sum(min(count, told[0][word]) for word, count in said[0].items() if word in told[0])
-    if not matched:
-        return 0.0
-    joined = sum(min(count, told[1][pair]) for pair, count in said[1].items() if pair in told[1])
-    chunks = max(1, matched - joined)
-    precision, recall = matched / said[2], matched / told[2]
-    mean = precision * recall / (ALPHA * precision + (1 - ALPHA) * recall)
-    return mean * (1 - GAMMA * (chunks / matched) ** BETA)
-
+from densevid.training.sentence_scores import Cider, WordMatches, Words
 
 Scorer = Callable[[Sequence[Words], Sequence[int]], npt.NDArray[np.float64]]
-NEVER_SAID = [0, 1, 2]  # <unk>, <pad>, <init>
+NOT_GENERATED = [0, 1, 2]  # <unk>, <pad>, <init>
 MATCHES_WEIGHT = 8.0  # beside CIDEr; of 0, 4 and 8 the best METEOR on the development tenth of MSVD
 
 
 class Reward:
-    """Scores word ids against all true sentences of a document; `documents` gives that of each row of a batch."""
+    """Scores generated words against the true sentences of their segment.
+
+    Args:
+        score: Scores sentences against documents, as `SentenceScorer.scores`.
+        documents: Gives the document of each row of a batch.
+        vocabulary: The words of the ids.
+        max_words: The length of sampled sentences.
+    """
 
     def __init__(
         self, score: Scorer, documents: Callable[[Batch], list[int]], vocabulary: Vocabulary, max_words: int
@@ -94,12 +55,16 @@ class Reward:
         return torch.from_numpy(scores).float().to(words_PL.device)
 
     def _words(self, ids: list[int]) -> Words:
-        said = ids[: ids.index(EOS)] if EOS in ids else ids
-        return tuple(self.vocabulary.tokens[number] for number in said if number >= len(SPECIAL_TOKENS))
+        ids = ids[: ids.index(EOS)] if EOS in ids else ids
+        return tuple(self.vocabulary.tokens[number] for number in ids if number >= len(SPECIAL_TOKENS))
 
 
 def reward_for(config: Config, dataset: SegmentDataset | TimelineDataset, vocabulary: Vocabulary) -> Reward | None:
-    """The reward that the settings ask for, with the training sentences as references."""
+    """The reward of `training.reward`, with the training sentences as references; None without one.
+
+    Raises:
+        InputError: The reward cannot be used with the other settings or the data.
+    """
     if config.training.reward == "none":
         return None
     if config.model.compat == "released":
@@ -116,17 +81,17 @@ def reward_for(config: Config, dataset: SegmentDataset | TimelineDataset, vocabu
 
 
 def _scorer(reward: str, documents: Sequence[Sequence[Words]]) -> Scorer:
-    """CIDEr rewards few sure words, METEOR's formula much that people say: together neither runs away."""
+    """`cider+matches` balances CIDEr, which favors few safe words, with METEOR's formula, which favors many."""
     if reward == "meteor":
         return _meteor(documents)
     cider, matches = Cider(documents), WordMatches(documents)
     if reward == "cider":
         return cider.scores
-    return lambda said, numbers: cider.scores(said, numbers) + MATCHES_WEIGHT * matches.scores(said, numbers)
+    return lambda words, numbers: cider.scores(words, numbers) + MATCHES_WEIGHT * matches.scores(words, numbers)
 
 
 def _clip_documents(dataset: TimelineDataset) -> tuple[list[list[Words]], Callable[[Batch], list[int]]]:
-    """Of timelines without end only the clips beside them are rewarded: a clip is a document."""
+    """With timelines only the clips beside them are rewarded; each clip is a document."""
     if not dataset.clips_per_batch:
         raise InputError("training.reward is for the clips beside the timelines: set training.clips_per_batch")
     row = {clip.name: number for number, clip in enumerate(dataset.caption_clips)}
@@ -135,7 +100,7 @@ def _clip_documents(dataset: TimelineDataset) -> tuple[list[list[Words]], Callab
 
 
 def documents_of(dataset: SegmentDataset) -> tuple[list[list[Words]], npt.NDArray[np.int64]]:
-    """The sentences of segments of a video with the same times are references of one document."""
+    """The documents of a dataset, and that of each segment: segments of a video with the same times share one."""
     times_N2 = dataset.segments_N2.double().numpy().round(3)
     _, document_N = np.unique(np.column_stack([dataset.video_N, times_N2]), axis=0, return_inverse=True)
     document_N = document_N.reshape(-1)
@@ -162,20 +127,28 @@ def _meteor(documents: Sequence[Sequence[Words]]) -> Scorer:
 
 
 def reward_loss(model: MaskedTransformer, memory: Memory, batch: Batch, present_P: Tensor, reward: Reward) -> Tensor:
-    """-(r(sampled) - r(greedy)) log p(sampled), averaged over the words that were sampled."""
+    """-(r(sampled) - r(greedy)) log p(sampled), averaged over the sampled words.
+
+    Args:
+        model: The model; its caption decoder is in evaluation mode meanwhile.
+        memory: What the decoder reads of each of P events.
+        batch: The batch of these events, for their references.
+        present_P: Which events count.
+        reward: Scores the sentences.
+    """
     decoder, training = model.caption_decoder, model.caption_decoder.training
     decoder.eval()
     try:
         with torch.no_grad():
             sampled_PL = sample_words(model, decoder.begin(memory), len(present_P), reward.max_words)
-            best_PL = greedy(model, decoder.begin(memory), len(present_P), reward.max_words).words_PKL[:, 0]
+            greedy_PL = greedy(model, decoder.begin(memory), len(present_P), reward.max_words).words_PKL[:, 0]
         document_P = reward.documents(batch)
-        better_P = reward(sampled_PL, document_P) - reward(best_PL, document_P)
-        log_chance_PL = log_chances(model, decoder.begin(memory), sampled_PL)
+        advantage_P = reward(sampled_PL, document_P) - reward(greedy_PL, document_P)
+        log_p_PL = log_probabilities(model, decoder.begin(memory), sampled_PL)
     finally:
         decoder.train(training)
     counted_PL = (sampled_PL != PAD) & present_P[:, None]
-    loss_PL = torch.where(counted_PL, -better_P[:, None] * log_chance_PL, 0)
+    loss_PL = torch.where(counted_PL, -advantage_P[:, None] * log_p_PL, 0)
     return loss_PL.sum() / share_of_count(counted_PL.sum())
 
 
@@ -188,7 +161,7 @@ def sample_words(
     finished_P = torch.zeros(events, dtype=torch.bool, device=device)
     words = []
     for _ in range(max_words):
-        logits_PV = _sayable(model.next_words(word_P[:, None], state)[:, -1])
+        logits_PV = _allowed(model.next_words(word_P[:, None], state)[:, -1])
         drawn_P = torch.multinomial(logits_PV.softmax(dim=-1), 1).squeeze(1)
         word_P = torch.where(finished_P, PAD, drawn_P)
         finished_P |= word_P == EOS
@@ -196,16 +169,16 @@ def sample_words(
     return torch.stack(words, dim=1)
 
 
-def log_chances(model: MaskedTransformer, state: DecodingState | RecurrentState, words_PL: Tensor) -> Tensor:
+def log_probabilities(model: MaskedTransformer, state: DecodingState | RecurrentState, words_PL: Tensor) -> Tensor:
     """The log-probability of each word after those before it, under the distribution that `sample_words` draws from."""
     before_PL = torch.cat((torch.full_like(words_PL[:, :1], INIT), words_PL[:, :-1]), dim=1)
-    log_chance_PLV = _sayable(model.next_words(before_PL, state)).log_softmax(dim=-1)
-    said_PL = torch.where(words_PL == PAD, EOS, words_PL)  # padding is not counted, but -inf must not meet its zero
-    return log_chance_PLV.gather(2, said_PL[..., None]).squeeze(2)
+    log_p_PLV = _allowed(model.next_words(before_PL, state)).log_softmax(dim=-1)
+    word_PL = torch.where(words_PL == PAD, EOS, words_PL)  # padding is not counted, but 0 x -inf would be NaN
+    return log_p_PLV.gather(2, word_PL[..., None]).squeeze(2)
 
 
-def _sayable(logits: Tensor) -> Tensor:
-    """Logits in which the words that are never said have no chance."""
-    never = torch.zeros(logits.shape[-1], dtype=torch.bool, device=logits.device)
-    never[NEVER_SAID] = True
-    return logits.float().masked_fill(never, -torch.inf)
+def _allowed(logits: Tensor) -> Tensor:
+    """Logits in which special tokens but `<eos>` have no chance."""
+    masked = torch.zeros(logits.shape[-1], dtype=torch.bool, device=logits.device)
+    masked[NOT_GENERATED] = True
+    return logits.float().masked_fill(masked, -torch.inf)

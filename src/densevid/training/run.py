@@ -1,4 +1,4 @@
-"""A run: data, a learner and a loop that writes everything to its folder, to be watched, killed and resumed."""
+"""A training run from the command line: opens the data and the run folder, and builds the `Trainer` that fills it."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ from densevid.config import Config, TrainingConfig
 from densevid.data.dataloader import BatchSampler, SegmentLoader, Shard
 from densevid.data.dataset import SegmentDataset
 from densevid.data.vocabulary import Vocabulary
-from densevid.device import LEARNING, model_of, usable_device
+from densevid.device import TRAINING, describe_device, resolve_device
 from densevid.errors import InputError
 from densevid.io import fingerprint
 from densevid.timelines.dataloader import TimelineLoader
 from densevid.timelines.dataset import TimelineDataset
-from densevid.training.data import ClipFiles, DataFiles, Prepared, Report, initial_model, prepare
+from densevid.training.data import ClipFiles, DataFiles, PreparedData, Report, initial_model, prepare
 from densevid.training.distributed import Ranks, joined, local_rank, wait_for_all
+from densevid.training.logging import RunLog
 from densevid.training.rewards import reward_for
 from densevid.training.run_folder import RunFolder
 from densevid.training.train_state import TrainState
-from densevid.training.trainer import RecordedTrainer, RunContext
-from densevid.training.validation import require_judge
+from densevid.training.trainer import Trainer
+from densevid.training.validation import require_scorer
 
-MOST_RESIDENT = 2**31  # bytes of clips that go to a GPU unasked
+MOST_RESIDENT = 2**31  # bytes of clips that are kept on a GPU by default
 
 
 @dataclass(frozen=True)
@@ -39,10 +40,10 @@ class TrainingJob:
     training: DataFiles | ClipFiles
     out: Path
     validation: DataFiles | ClipFiles | None = None
-    start_from: Path | None = None
+    start_from: Path | None = None  # a model folder whose weights the run starts with
     resume: bool = False
     device: str | None = None
-    workers: int = 0
+    workers: int = 0  # processes that load features
     limit_steps: int | None = None
 
     @property
@@ -54,56 +55,72 @@ class TrainingJob:
 
 
 def train(job: TrainingJob, report: Report = lambda line: None) -> Path:
-    """Train, alone or as one of the processes that `torchrun` started; gives the folder of the best model."""
+    """Train, alone or as one of the processes that `torchrun` started.
+
+    Args:
+        job: What to train on, how, and where to.
+        report: Prints a line for the user; only rank 0 does.
+
+    Returns:
+        The folder of the best model.
+
+    Raises:
+        InputError: Settings or data cannot be used, memory is too small, or a loss is not finite.
+    """
     device, begun = pick_device(job.device), time.perf_counter()
-    with memory_suffices(device, job.config.training), joined(device) as ranks:
-        say = report if ranks.leads else lambda line: None
-        loop = assemble(job, ranks, device, say)
-        say(f"ready after {time.perf_counter() - begun:.1f} s")
-        with loop.shown():
-            loop.run()
-            loop.finish()
-        say(loop.outcome())
+    with report_out_of_memory(device, job.config.training), joined(device) as ranks:
+        report = report if ranks.leads else lambda line: None
+        trainer = build_trainer(job, ranks, device, report)
+        report(f"ready after {time.perf_counter() - begun:.1f} s")
+        trainer.fit()
+        report(trainer.summary())
     return RunFolder(job.out).model
 
 
-def assemble(job: TrainingJob, ranks: Ranks, device: torch.device, report: Report) -> RecordedTrainer:
-    """Open the data, make the learner or bring it to where a run stopped, and begin the run folder if it is new."""
+def build_trainer(job: TrainingJob, ranks: Ranks, device: torch.device, report: Report) -> Trainer:
+    """Open the data, make the state or restore it from a checkpoint, and begin the run folder if it is new."""
     config, folder = job.config, RunFolder(job.out)
     begun = folder.begun(resume=job.resume) if ranks.leads else folder.config.exists()
     if begun:
         folder.require_same(config)
     else:
-        _require_weights_that_stay(job)
-    require_judge(config.training.best_by, validated=job.validation is not None)
+        _require_frozen_weights(job)
+    require_scorer(config.training.best_by, validated=job.validation is not None)
     data = prepare(config, job.training, job.validation, _vocabulary(folder, begun, job), report)
     loader = _training_loader(data.training, job, ranks, device)
-    learner = _learner(job, data, loader.steps(0), ranks, device)
-    parameters = sum(parameter.numel() for parameter in learner.parameters)
-    report(f"{parameters / 1e6:.1f} million parameters to learn, on {_device_text(device, ranks, config)}")
+    state = _new_state(job, data, loader.steps(0), ranks, device)
+    parameters = sum(parameter.numel() for parameter in state.parameters)
+    report(f"{parameters / 1e6:.1f} million parameters to train, on {_device_text(device, ranks, config)}")
     wait_for_all()  # every rank has seen whether the run has begun
     if ranks.leads and not begun:
         folder.begin(config, data.vocabulary, job.inputs, device=str(device), step=0)
-    judged = None if data.validation is None else _loader(data.validation, job, ranks, device, shuffled=False)
-    started_from = None if job.start_from is None else fingerprint(job.start_from / WEIGHTS)
-    around = RunContext(data, judged, folder, ranks, report, job.limit_steps, started_from)
-    recorded = RecordedTrainer(learner, loader, around)
+    trainer = Trainer(
+        state,
+        loader,
+        folder=folder,
+        data=data,
+        validation=None if data.validation is None else _loader(data.validation, job, ranks, device, shuffled=False),
+        ranks=ranks,
+        log=RunLog(folder if ranks.leads else None, state.schedule.total_steps, report),
+        limit_steps=job.limit_steps,
+        started_from=None if job.start_from is None else fingerprint(job.start_from / WEIGHTS),
+    )
     if begun:
-        recorded.resume()
+        trainer.resume()
     if ranks.leads and begun:
-        folder.go_on(config, job.inputs, device=str(device), step=learner.step)
-    return recorded
+        folder.go_on(config, job.inputs, device=str(device), step=state.step)
+    return trainer
 
 
-def _require_weights_that_stay(job: TrainingJob) -> None:
-    """What is to stay as it is must come from somewhere."""
+def _require_frozen_weights(job: TrainingJob) -> None:
+    """Raise if weights are to stay as they are, but there are none to start from."""
     for name in ("frozen_encoder", "frozen_captioner"):
         if getattr(job.config.training, name) and job.start_from is None:
             raise InputError(f"training.{name} keeps weights of another model as they are: give --from MODEL_DIR")
 
 
 def _vocabulary(folder: RunFolder, begun: bool, job: TrainingJob) -> Vocabulary | None:
-    """The run's own, or that of the model it starts from; else one is to be made."""
+    """That of the run, or of the model it starts from; None if it is yet to be built."""
     if begun:
         return Vocabulary.load(folder.vocabulary)
     return None if job.start_from is None else load_model(job.start_from).vocabulary
@@ -122,9 +139,10 @@ def _training_loader(
 
 
 def footage_stays(dataset: TimelineDataset, settings: TrainingConfig, device: torch.device) -> bool:
-    """Whether all clips lie on the device: where it is asked for, and on a GPU, where they take little of it.
+    """Whether all clips are kept on the device: with `features_on_device`, and on a GPU if they take little of it.
 
-    Loading processes then move rows in place of features. A disguise is put on features, so it needs them here.
+    Loading processes then move row numbers in place of features. Channels are permuted on the host, so with
+    `channel_permuted` features have to stay there.
     """
     if settings.channel_permuted:
         if settings.features_on_device:
@@ -143,28 +161,32 @@ def _loader(
     return SegmentLoader(dataset, plan, share, workers=job.workers, device=device, resident=settings.features_on_device)
 
 
-def _learner(job: TrainingJob, data: Prepared, steps: int, ranks: Ranks, device: torch.device) -> TrainState:
-    """The same weights on every rank, then random numbers of each one's own."""
+def _new_state(job: TrainingJob, data: PreparedData, steps: int, ranks: Ranks, device: torch.device) -> TrainState:
+    """The same weights on every rank; after that every rank has random numbers of its own."""
     config = job.config
     model = initial_model(config, data.vocabulary, job.start_from).to(device)
     reward = reward_for(config, data.training, data.vocabulary)
-    learner = TrainState(model, config, config.training.epochs * steps, ranks=ranks, reward=reward)
+    state = TrainState(model, config, config.training.epochs * steps, ranks=ranks, reward=reward)
     torch.manual_seed(hash((config.training.seed, 0, ranks.rank)) % 2**63)
-    return learner
+    return state
 
 
 def pick_device(name: str | None) -> torch.device:
-    """The named device, or a GPU where there is one; under `torchrun` each process has its own."""
-    device = usable_device(name, LEARNING)
+    """The device to train on.
+
+    Args:
+        name: cpu, cuda or cuda:N; by default a GPU where there is one. Under `torchrun` each process has its own GPU.
+    """
+    device = resolve_device(name, TRAINING)
     if device.type == "cuda":
-        device = usable_device(f"cuda:{local_rank() if device.index is None else device.index}", LEARNING)
+        device = resolve_device(f"cuda:{local_rank() if device.index is None else device.index}", TRAINING)
         torch.cuda.set_device(device)
     return device
 
 
 @contextmanager
-def memory_suffices(device: torch.device, settings: TrainingConfig) -> Iterator[None]:
-    """Let what is out of memory be one line with the setting that it depends on most; checkpoints stay as they are."""
+def report_out_of_memory(device: torch.device, settings: TrainingConfig) -> Iterator[None]:
+    """Turn out-of-memory errors into one line that names the settings to change; checkpoints are not touched."""
     try:
         yield
     except (MemoryError, torch.OutOfMemoryError) as error:
@@ -176,6 +198,6 @@ def memory_suffices(device: torch.device, settings: TrainingConfig) -> Iterator[
 
 
 def _device_text(device: torch.device, ranks: Ranks, config: Config) -> str:
-    name = model_of(device)
+    name = describe_device(device)
     precision = config.training.precision if device.type == "cuda" else "float32"
     return f"{ranks.count} x {name}, {precision}" if ranks.count > 1 else f"{name}, {precision}"

@@ -1,4 +1,4 @@
-"""The folder of a run: settings, environment, vocabulary, metrics, curves, checkpoints and model folders."""
+"""The folder of a training run: settings, environment, vocabulary, metrics, curves, checkpoints and model folders."""
 
 from __future__ import annotations
 
@@ -17,29 +17,30 @@ from densevid.config import Config, load_config
 from densevid.data.vocabulary import Vocabulary
 from densevid.errors import InputError
 from densevid.io import provenance, read_json, write_json
+from densevid.legacy import current_environment
 
 MAY_CHANGE = {"epochs", "evaluate_every", "evaluate_videos", "checkpoint_every", "features_on_device"}
 
 
 @dataclass(frozen=True)
 class RunFolder:
-    """Where everything of a run lies."""
+    """Paths of the files of a run, and the rules for beginning and resuming it."""
 
     path: Path
 
     @property
     def config(self) -> Path:
-        """The settings, all of them."""
+        """All settings."""
         return self.path / "config.toml"
 
     @property
     def environment(self) -> Path:
-        """How and on what it was started, each time."""
+        """The command, machine and versions of each start of the run."""
         return self.path / "environment.json"
 
     @property
     def vocabulary(self) -> Path:
-        """The words."""
+        """The vocabulary."""
         return self.path / "vocabulary.txt"
 
     @property
@@ -68,10 +69,14 @@ class RunFolder:
         return self.path / "model-last"
 
     def begun(self, *, resume: bool) -> bool:
-        """Whether there is a run to go on with; an error if there is something and nobody said to resume it."""
+        """Whether there is a run to go on with.
+
+        Raises:
+            InputError: The folder holds something else, or a run without `resume`.
+        """
         if not self.path.exists() or (self.path.is_dir() and not any(self.path.iterdir())):
             return False
-        if not self.config.exists() and resume and self._hardly_begun():
+        if not self.config.exists() and resume and self._killed_at_start():
             return False
         if not self.config.exists():
             raise InputError(f"{self.path}: exists and is not the folder of a run; choose another --out")
@@ -79,38 +84,38 @@ class RunFolder:
             raise InputError(f"{self.path}: holds a run already; go on with --resume or choose another --out")
         return True
 
-    def _hardly_begun(self) -> bool:
-        """Whether there is only what is written before the settings, or a part of it: the run was killed right then."""
+    def _killed_at_start(self) -> bool:
+        """Whether there is only what is written before the settings, or a part of it."""
         first = (self.vocabulary.name, self.environment.name, self.config.name)
-        begun = tuple(f".{name}." for name in first)  # as a file is called until it is whole
+        partial = tuple(f".{name}." for name in first)  # the temporary names of `io.atomic_path`
         return self.path.is_dir() and all(
-            file.name in first or file.name.startswith(begun) for file in self.path.iterdir()
+            file.name in first or file.name.startswith(partial) for file in self.path.iterdir()
         )
 
     def begin(self, config: Config, vocabulary: Vocabulary, inputs: list[Path], **facts: Any) -> None:
         """Write what is known before the first step; the settings last, for they mark a run as begun."""
         vocabulary.save(self.vocabulary)
-        self._add_sitting([], config, inputs, **facts)
+        self._add_start([], config, inputs, **facts)
         config.save(self.config)
 
     def go_on(self, config: Config, inputs: list[Path], **facts: Any) -> None:
-        """Write what has changed since the run was begun: the settings that may, and how it was started this time."""
-        self._add_sitting(self.sittings(), config, inputs, **facts)
+        """Write the settings that may change, and how the run was started this time."""
+        self._add_start(self.starts(), config, inputs, **facts)
         config.save(self.config)
 
-    def sittings(self) -> list[dict[str, Any]]:
-        """Every start of the run so far; an older file knows the first alone."""
+    def starts(self) -> list[dict[str, Any]]:
+        """The environment of every start of the run so far."""
         known = read_json(self.environment) if self.environment.exists() else {}
         if not isinstance(known, dict):
             raise InputError(f"{self.environment}: expected an object; move it away to go on")
-        return list(known.get("sittings", [known] if known else []))
+        return list(current_environment(known).get("starts", []))
 
-    def _add_sitting(self, before: list[dict[str, Any]], config: Config, inputs: list[Path], **facts: Any) -> None:
+    def _add_start(self, before: list[dict[str, Any]], config: Config, inputs: list[Path], **facts: Any) -> None:
         block = provenance(config_hash=config.hash, inputs=inputs)
-        write_json(self.environment, {"sittings": [*before, {**environment(), **facts, "provenance": block}]})
+        write_json(self.environment, {"starts": [*before, {**environment(), **facts, "provenance": block}]})
 
     def require_same(self, config: Config) -> None:
-        """A run goes on with the settings it began with, but for a few that do not change what is learnt."""
+        """Raise InputError if settings differ from those the run began with, but for a few that do not matter."""
         old, new = load_config(self.config).as_dict(), config.as_dict()
         changed = [
             f"{section}.{key} ({old[section][key]} -> {value})"
@@ -123,7 +128,7 @@ class RunFolder:
 
 
 def _may_change(section: str, key: str, settings: Mapping[str, Mapping[str, Any]]) -> bool:
-    """More epochs would stretch a cosine, so there they may not."""
+    """Whether a resumed run may have another value; more epochs would stretch a cosine, so there they may not."""
     stretches = key == "epochs" and settings["training"]["schedule"] == "cosine"
     return section == "inference" or (section == "training" and key in MAY_CHANGE and not stretches)
 

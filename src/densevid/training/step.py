@@ -1,9 +1,12 @@
-"""Scheduled sampling (Bengio et al., 2015) for caption-only training: the decoder sometimes reads its own words.
+"""The loss of one batch: the network runs as `training.task` wants it, and the terms of the loss are added up.
 
-The words are guessed for all positions at once from the true sentence, then some of the true words are replaced by the
-guesses and the decoder runs again: two parallel passes instead of one pass per word.
+`total_loss` does this for training and validation alike:
 
-One batch walks through: targets, the network, losses. The same function trains and validates.
+    dense      proposals, and captions of drawn positive anchors through the event mask, end to end
+    proposals  score and offsets alone
+    captions   captions of the true segments alone
+
+Where clips stand beside a batch (`training.clips_per_batch`), their captions count, too.
 """
 
 from __future__ import annotations
@@ -18,13 +21,124 @@ from densevid.data.batches import Batch
 from densevid.model.masked_transformer import MaskedTransformer
 from densevid.model.proposal_decoder import Proposals
 from densevid.model.video_encoder import Memory
-from densevid.training.losses import Losses, mask_loss, overlap_losses, proposal_losses, word_loss
+from densevid.training.losses import Losses, caption_loss, mask_loss, overlap_losses, proposal_losses
 from densevid.training.rewards import Reward, reward_loss
 from densevid.training.targets import Targets, Truth, assign, random_keys
 
 
+class Objective(nn.Module):
+    """`total_loss` as a module, so that DistributedDataParallel can wrap it."""
+
+    def __init__(self, model: MaskedTransformer, config: Config, reward: Reward | None = None) -> None:
+        super().__init__()
+        self.model, self.config, self.reward = model, config, reward
+
+    def forward(self, batch: Batch, epoch: int) -> tuple[Tensor, dict[str, Tensor]]:
+        """The weighted sum, and its terms by name."""
+        total, losses = total_loss(self.model, batch, self.config, epoch, self.reward)
+        return total, losses.detached()
+
+
+def total_loss(
+    model: MaskedTransformer, batch: Batch, config: Config, epoch: int = 0, reward: Reward | None = None
+) -> tuple[Tensor, Losses]:
+    """The weighted sum to minimise.
+
+    Args:
+        model: In training mode, captions learn from `reward` where there is one, and labels are smoothed.
+        batch: Videos with their events, and perhaps clips beside them.
+        config: The task and the weights.
+        epoch: Which anchors are drawn, and how many words are sampled, depends on it.
+        reward: Rewards sampled captions in place of the true ones; with clips in the batch, only theirs.
+
+    Returns:
+        The sum, and the terms it is made of.
+    """
+    settings = config.training
+    clips = None if settings.task == "proposals" else batch.clips
+    segment_reward = reward if clips is None else None
+    if settings.task == "proposals":
+        losses = proposal_only_losses(model, batch, config, epoch)
+    elif settings.task == "dense":
+        losses = dense_losses(model, batch, config, epoch, segment_reward)
+    elif clips is not None and settings.clip_share == 1:  # the segments do not count, so their videos are not encoded
+        losses = Losses.of_captions(clip_caption_loss(model, clips, config, epoch, reward))
+        return losses.total(settings), losses
+    else:
+        losses = Losses.of_captions(segment_caption_loss(model, batch, config, epoch, segment_reward))
+    if clips is not None:
+        clip_loss = clip_caption_loss(model, clips, config, epoch, reward)
+        losses = replace(losses, words=losses.words.lerp(clip_loss, settings.clip_share))
+    return losses.total(settings), losses
+
+
+def dense_losses(
+    model: MaskedTransformer, batch: Batch, config: Config, epoch: int = 0, reward: Reward | None = None
+) -> Losses:
+    """All four terms, end to end; samples without a positive anchor have negatives only."""
+    targets = draw_targets(model, batch, config, epoch)
+    features_BTF, valid_BT = batch.features_BTF.float(), model.seen(batch.valid_BT)
+    words_PL = batch.words_PL[:, :-1]
+    predictions = model(features_BTF, valid_BT, targets.captioned_P, words_PL, batch.video_P, padded=batch.padded)
+    score, offsets = _proposal_terms(predictions.proposals, batch, targets, config)
+    present_P = targets.captioned_present_P
+    counted_PT = batch.of_segments(valid_BT) & present_P[:, None]
+    mask = mask_loss(predictions.event_mask, counted_PT, config.training)
+    if reward is not None and model.training:
+        words = reward_loss(model, predictions.memory, batch, present_P, reward)
+    else:
+        words = _cross_entropy(model, predictions.word_logits_PLV, batch, present_P, config)
+    return Losses(score, offsets, mask, words)
+
+
+def proposal_only_losses(model: MaskedTransformer, batch: Batch, config: Config, epoch: int = 0) -> Losses:
+    """Score and offsets."""
+    targets = draw_targets(model, batch, config, epoch)
+    proposals = model.propose(model.encode(batch.features_BTF.float(), model.seen(batch.valid_BT), padded=batch.padded))
+    score, offsets = _proposal_terms(proposals, batch, targets, config)
+    zero = score.new_zeros(())
+    return Losses(score, offsets, zero, zero)
+
+
+def segment_caption_loss(
+    model: MaskedTransformer, batch: Batch, config: Config, epoch: int, reward: Reward | None = None
+) -> Tensor:
+    """The caption loss of the true segments: the window of the segment is the mask."""
+    memory = segment_memory(model, batch)
+    return _caption_loss(model, memory, batch, batch.sample_P >= 0, config, epoch, reward)
+
+
+def clip_caption_loss(
+    model: MaskedTransformer, clips: Batch, config: Config, epoch: int, reward: Reward | None = None
+) -> Tensor:
+    """The caption loss of whole clips: their mask is one everywhere, so a clip is encoded once for all its captions."""
+    memory = model.encode(clips.features_BTF.float(), model.seen(clips.valid_BT), padded=clips.padded).memory
+    if reward is not None and model.training:
+        return reward_loss(model, memory, clips, clips.valid_BT.any(dim=1), reward)
+    memory = memory if clips.video_P is None else memory.select(clips.video_P)
+    return _caption_loss(model, memory, clips, clips.sample_P >= 0, config, epoch, None)
+
+
+def draw_targets(model: MaskedTransformer, batch: Batch, config: Config, epoch: int) -> Targets:
+    """The anchors of this epoch for every sample."""
+    anchors_A2 = model.proposal_decoder.grid.anchors(batch.valid_BT.shape[1], batch.valid_BT.device)
+    events_PG2, event_valid_PG = batch.of_segments(batch.events_BG2), batch.of_segments(batch.event_valid_BG)
+    length_P = batch.of_segments(batch.valid_BT.sum(dim=1))
+    truth = Truth(events_PG2, event_valid_PG, batch.segment_P2, length_P)
+    draw = random_keys(config.training.seed, epoch, batch.sample_P, len(anchors_A2))
+    return assign(anchors_A2, truth, config.training, draw, released=model.released)
+
+
+def segment_memory(model: MaskedTransformer, batch: Batch) -> Memory:
+    """What the caption decoder reads of each true segment."""
+    video = model.encode(batch.features_BTF.float(), model.seen(batch.valid_BT), padded=batch.padded)
+    shown = video if batch.video_P is None else video.select(batch.video_P)
+    mask_PT = model.segment_mask(batch.segment_P2, batch.valid_BT.shape[1], model.window_limit(shown))
+    return model.focus(shown, mask_PT)
+
+
 def sampling_ratio(config: TrainingConfig, epoch: int) -> float:
-    """The share of words to replace: a start value that rises by a step every few epochs up to an end value."""
+    """The share of words that scheduled sampling replaces: it rises by a step every few epochs up to an end value."""
     if config.sampling_end == 0:
         return 0.0
     rises = epoch // config.sampling_every
@@ -39,139 +153,35 @@ def mix_words(words_BL: Tensor, logits_BLV: Tensor, ratio: float, generator: tor
     return torch.where(chance_BL < ratio, guessed_BL, words_BL)
 
 
-class Objective(nn.Module):
-    """What is minimised, as a module, so that DistributedDataParallel can stand around it.
-
-    With a reward, sentences learn from it instead of from the true words, while training.
-    """
-
-    def __init__(self, model: MaskedTransformer, config: Config, reward: Reward | None = None) -> None:
-        super().__init__()
-        self.model, self.config, self.reward = model, config, reward
-
-    def forward(self, batch: Batch, epoch: int) -> tuple[Tensor, dict[str, Tensor]]:
-        """The weighted sum, and its parts by name."""
-        total, losses = total_loss(self.model, batch, self.config, epoch, self.reward)
-        return total, losses.detached()
-
-
-def total_loss(
-    model: MaskedTransformer, batch: Batch, config: Config, epoch: int = 0, reward: Reward | None = None
-) -> tuple[Tensor, Losses]:
-    """The weighted sum to minimise, and its parts.
-
-    Where clips stand beside a batch, they alone are rewarded: the segments of composed videos have no document. Where
-    they alone teach words, and nothing but words is learnt, composed videos are not read.
-    """
-    settings = config.training
-    if batch.clips is None or settings.task == "proposals":
-        losses = batch_losses(model, batch, config, epoch, reward)
-    elif settings.task == "captions" and settings.clip_share == 1:
-        losses = words_alone(clip_loss(model, batch.clips, config, epoch, reward))
-    else:
-        losses = batch_losses(model, batch, config, epoch)
-        words = clip_loss(model, batch.clips, config, epoch, reward)
-        losses = replace(losses, words=losses.words.lerp(words, settings.clip_share))
-    return losses.total(settings), losses
-
-
-def batch_losses(
-    model: MaskedTransformer, batch: Batch, config: Config, epoch: int = 0, reward: Reward | None = None
-) -> Losses:
-    """The losses of one batch under the task of the configuration."""
-    if config.training.task == "captions":
-        return caption_losses(model, batch, config, epoch, reward)
-    targets = batch_targets(model, batch, config, epoch)
-    if config.training.task == "proposals":
-        return only_proposal_losses(model, batch, targets, config)
-    return dense_losses(model, batch, targets, config, reward)
-
-
-def dense_losses(
-    model: MaskedTransformer, batch: Batch, targets: Targets, config: Config, reward: Reward | None = None
-) -> Losses:
-    """All four, end to end; samples without a positive anchor have negatives only."""
-    features_BTF, valid_BT = batch.features_BTF.float(), model.seen(batch.valid_BT)
-    words_PL = batch.words_PL[:, :-1]
-    predictions = model(features_BTF, valid_BT, targets.captioned_P, words_PL, batch.video_P, padded=batch.padded)
-    score, offsets = _proposal_losses(predictions.proposals, batch, targets, config)
-    present_P = targets.captioned_present_P
-    counted_PT = batch.of_segments(valid_BT) & present_P[:, None]
-    mask = mask_loss(predictions.event_mask, counted_PT, config.training)
-    if reward is not None and model.training:
-        words = reward_loss(model, predictions.memory, batch, present_P, reward)
-    else:
-        words = _word_loss(model, predictions.word_logits_PLV, batch, present_P, config)
-    return Losses(score, offsets, mask, words)
-
-
-def only_proposal_losses(model: MaskedTransformer, batch: Batch, targets: Targets, config: Config) -> Losses:
-    """Score and offsets: nothing is captioned."""
-    proposals = model.propose(model.encode(batch.features_BTF.float(), model.seen(batch.valid_BT), padded=batch.padded))
-    score, offsets = _proposal_losses(proposals, batch, targets, config)
-    nothing = score.new_zeros(())
-    return Losses(score, offsets, nothing, nothing)
-
-
-def _proposal_losses(proposals: Proposals, batch: Batch, targets: Targets, config: Config) -> tuple[Tensor, Tensor]:
-    """Of the score and of the offsets: over the drawn anchors as in the paper, or over all of them."""
+def _proposal_terms(proposals: Proposals, batch: Batch, targets: Targets, config: Config) -> tuple[Tensor, Tensor]:
+    """Score and offsets: over the drawn anchors as in the paper, or over all of them."""
     if config.training.proposal_loss == "overlap":
         return overlap_losses(proposals, batch, config.training.offset_beta)
     return proposal_losses(proposals, targets, config.training, batch.video_P)
 
 
-def batch_targets(model: MaskedTransformer, batch: Batch, config: Config, epoch: int) -> Targets:
-    """Draw the anchors of this epoch for every sample."""
-    anchors_A2 = model.proposal_decoder.grid.anchors(batch.valid_BT.shape[1], batch.valid_BT.device)
-    events_PG2, event_valid_PG = batch.of_segments(batch.events_BG2), batch.of_segments(batch.event_valid_BG)
-    length_P = batch.of_segments(batch.valid_BT.sum(dim=1))
-    truth = Truth(events_PG2, event_valid_PG, batch.segment_P2, length_P)
-    draw = random_keys(config.training.seed, epoch, batch.sample_P, len(anchors_A2))
-    return assign(anchors_A2, truth, config.training, draw, released=model.released)
-
-
-def caption_losses(
-    model: MaskedTransformer, batch: Batch, config: Config, epoch: int, reward: Reward | None = None
-) -> Losses:
-    """Caption the true segments: no proposals, the window of the segment is the mask."""
-    memory = segment_memory(model, batch)
-    everyone_P = batch.sample_P >= 0
-    if reward is not None and model.training:
-        words = reward_loss(model, memory, batch, everyone_P, reward)
-    else:
-        logits_PLV = _sampled_logits(model, memory, batch.words_PL[:, :-1], config, epoch)
-        words = _word_loss(model, logits_PLV, batch, everyone_P, config)
-    return words_alone(words)
-
-
-def words_alone(words: Tensor) -> Losses:
-    """The losses where nothing else is learnt."""
-    nothing = words.new_zeros(())
-    return Losses(nothing, nothing, nothing, words)
-
-
-def clip_loss(
-    model: MaskedTransformer, clips: Batch, config: Config, epoch: int, reward: Reward | None = None
+def _caption_loss(
+    model: MaskedTransformer,
+    memory: Memory,
+    batch: Batch,
+    present_P: Tensor,
+    config: Config,
+    epoch: int,
+    reward: Reward | None,
 ) -> Tensor:
-    """Words of whole clips: the mask of a whole clip is one everywhere, so it is encoded once for all its sentences."""
-    memory = model.encode(clips.features_BTF.float(), model.seen(clips.valid_BT), padded=clips.padded).memory
+    """The reward of sampled captions, or the cross-entropy of the true ones with scheduled sampling."""
     if reward is not None and model.training:
-        return reward_loss(model, memory, clips, clips.valid_BT.any(dim=1), reward)
-    told = memory if clips.video_P is None else memory.select(clips.video_P)
-    logits_PLV = _sampled_logits(model, told, clips.words_PL[:, :-1], config, epoch)
-    return _word_loss(model, logits_PLV, clips, clips.sample_P >= 0, config)
-
-
-def segment_memory(model: MaskedTransformer, batch: Batch) -> Memory:
-    """What the caption decoder reads of each true segment."""
-    video = model.encode(batch.features_BTF.float(), model.seen(batch.valid_BT), padded=batch.padded)
-    shown = video if batch.video_P is None else video.select(batch.video_P)
-    mask_PT = model.segment_mask(batch.segment_P2, batch.valid_BT.shape[1], model.window_limit(shown))
-    return model.focus(shown, mask_PT)
+        return reward_loss(model, memory, batch, present_P, reward)
+    logits_PLV = _sampled_logits(model, memory, batch.words_PL[:, :-1], config, epoch)
+    return _cross_entropy(model, logits_PLV, batch, present_P, config)
 
 
 def _sampled_logits(model: MaskedTransformer, memory: Memory, words_PL: Tensor, config: Config, epoch: int) -> Tensor:
-    """Next words after the true ones or, while training with scheduled sampling, after some guessed ones."""
+    """Next words after the true ones; while training with scheduled sampling (Bengio et al., 2015), after mixed ones.
+
+    The words are guessed for all positions at once, then some of the true words are replaced by the guesses and the
+    decoder runs again: two parallel passes instead of one pass per word.
+    """
     logits_PLV = model.next_words(words_PL, model.caption_decoder.begin(memory))
     ratio = sampling_ratio(config.training, epoch) if model.training else 0.0
     if not ratio:
@@ -180,7 +190,9 @@ def _sampled_logits(model: MaskedTransformer, memory: Memory, words_PL: Tensor, 
     return model.next_words(mixed_PL, model.caption_decoder.begin(memory))
 
 
-def _word_loss(model: MaskedTransformer, logits_PLV: Tensor, batch: Batch, present_P: Tensor, config: Config) -> Tensor:
-    """Labels are smoothed while training alone, so that validation losses compare."""
+def _cross_entropy(
+    model: MaskedTransformer, logits_PLV: Tensor, batch: Batch, present_P: Tensor, config: Config
+) -> Tensor:
+    """Labels are smoothed in training alone, so that validation losses compare."""
     smoothing = config.training.label_smoothing if model.training else 0.0
-    return word_loss(logits_PLV, batch.words_PL, present_P, config.training, smoothing)
+    return caption_loss(logits_PLV, batch.words_PL, present_P, config.training, smoothing)

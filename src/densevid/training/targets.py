@@ -1,8 +1,8 @@
-"""Which anchors a sample learns from: geometry alone, decided before the network runs.
+"""Assigns anchors to true segments, by geometry alone, before the network runs.
 
-A sample is one ground-truth segment. Anchors that overlap it by 70% or more are positive, anchors that overlap every
-segment of the video by less than 30% are negative; up to U of each are drawn. The draw is a hash of (seed, epoch,
-sample, anchor), so it is the same on any device and for any number of processes.
+A sample is one true segment. Anchors that overlap it with an IoU of 70% or more are positive, anchors that overlap
+every segment of the video with less than 30% are negative; up to U of each are drawn. The draw is a hash of (seed,
+epoch, sample, anchor), so it is the same on any device and for any number of ranks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from densevid.model.anchors import AnchorGrid, anchor_intervals, offsets_to
 
 @dataclass(frozen=True)
 class Targets:
-    """Drawn anchors per sample, best-drawn first; `*_present` is False where a pool had fewer than U."""
+    """Drawn anchors of each sample, in random order; `*_present` is False where a pool had fewer than U."""
 
     positive_PU: Tensor
     positive_present_PU: Tensor
@@ -74,7 +74,15 @@ def pools(anchors_A2: Tensor, truth: Truth, config: TrainingConfig, *, released:
 def assign(
     anchors_A2: Tensor, truth: Truth, config: TrainingConfig, draw: Sequence[Tensor], *, released: bool = False
 ) -> Targets:
-    """Draw U positives and U negatives per sample; `draw` holds two P x A tables of random keys, see `random_keys`."""
+    """Draw U positives and U negatives for each sample.
+
+    Args:
+        anchors_A2: Centers and lengths of all anchors, in steps.
+        truth: The true segments and the lengths of the videos.
+        config: Gives both U and the IoU thresholds.
+        draw: Two P x A tables of random keys, see `random_keys`.
+        released: Whether anchors beyond the video count as negatives, as in the release.
+    """
     available = pools(anchors_A2, truth, config, released=released)
     positive_PU, positive_present_PU = _draw(available.positive_PA, draw[0], config.positives)
     negative_PU, negative_present_PU = _draw(available.negative_PA, draw[1], config.negatives)
@@ -111,7 +119,14 @@ def count_without_positive(
 ) -> int:
     """How many segments no anchor overlaps enough: they train scores with negatives, nothing else.
 
-    Of the anchors of one kernel the one nearest to the segment overlaps it most, so two a kernel are enough to look at.
+    Of the anchors of one kernel the nearest to the segment overlaps it most, so two of each kernel are enough.
+
+    Args:
+        grid: The anchors.
+        steps: The length of the window.
+        segments_S2: Starts and ends of S segments, in steps.
+        length_S: The length of the video of each.
+        config: Gives the IoU of positives.
     """
     kernel_K = torch.tensor(grid.kernels, dtype=segments_S2.dtype)
     stride_K = torch.tensor(grid.strides, dtype=segments_S2.dtype)

@@ -1,8 +1,8 @@
-"""The learner: a model with its optimiser, learning rate and weight average; it takes batches and learns from each."""
+"""`TrainState`: all that changes while a model learns, which is what a checkpoint holds; and one training step."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
 
 import torch
 from torch import Tensor, nn
@@ -12,23 +12,24 @@ from densevid.config import Config
 from densevid.data.batches import Batch
 from densevid.model.masked_transformer import MaskedTransformer
 from densevid.training.distributed import Ranks, mean_over_ranks, with_synchronised_norms
-from densevid.training.loss_monitor import Sums
+from densevid.training.loss_monitor import LossSums, SkippedSteps
 from densevid.training.optim import Schedule, WeightAverage, optimizer_for, step_if_finite
 from densevid.training.rewards import Reward
 from densevid.training.step import Objective
 
 
-@dataclass
-class Position:
-    """Where in the run we are: the epoch, how many of its batches are done, and the sums of their losses."""
-
-    epoch: int = 0
-    batch: int = 0
-    sums: Sums = field(default_factory=Sums)
-
-
 class TrainState:
-    """All that changes while a model learns. `step` counts the batches it has learnt from."""
+    """A model with its optimizer, learning rate schedule, weight average and counters.
+
+    `checkpointing` writes and restores it, together with the state of the random number generators.
+
+    Args:
+        model: The model, on its device; parts that the task does not train are frozen.
+        config: The settings of the run.
+        total_steps: How long a cosine schedule is.
+        ranks: The processes that train together; by default this one alone.
+        reward: Rewards sampled captions in place of the true ones.
+    """
 
     def __init__(
         self,
@@ -39,9 +40,9 @@ class TrainState:
         ranks: Ranks | None = None,
         reward: Reward | None = None,
     ) -> None:
-        self.config, self.model, self.step = config, model, 0
+        self.config, self.model = config, model
         self.device = next(model.parameters()).device
-        freeze_what_does_not_learn(model, config)
+        freeze_unused_parts(model, config)
         self.objective: nn.Module = Objective(model, config, reward)
         if ranks is not None and ranks.count > 1:
             with_synchronised_norms(model, self.device)
@@ -51,16 +52,26 @@ class TrainState:
         self.schedule = Schedule(config.training, total_steps)
         self.average = WeightAverage(model, config.training.ema) if config.training.ema else None
 
-    def learn(self, batch: Batch, epoch: int) -> Tensor:
-        """Forward, backward, clip, step. Gives the `PARTS` of all ranks together, then this rank's own total.
+        self.step = 0  # training steps so far
+        self.epoch, self.batch = 0, 0  # the next batch: its epoch, and how many of the epoch came before it
+        self.epoch_losses = LossSums()  # of the epoch so far
+        self.recent_losses = LossSums()  # since the last row of metrics.csv
+        self.skipped = SkippedSteps()
+        self.best = math.inf  # the cost of the best model so far, the less the better
+
+    def train_step(self, batch: Batch) -> Tensor:
+        """Forward, backward, clip, step.
 
         A step whose gradient is not finite changes no weight, on any rank, for the gradients of all are the same.
         Nothing here waits for the device, so the next batch can follow at once.
+
+        Returns:
+            The `PARTS` of all ranks together, then this rank's own total.
         """
         self.schedule.apply(self.optimizer, self.step)
         self.optimizer.zero_grad(set_to_none=True)
         with autocast(self.config, self.device):
-            loss, parts = self.objective(batch, epoch)
+            loss, parts = self.objective(batch, self.epoch)
         loss.backward()
         norm = nn.utils.clip_grad_norm_(self.parameters, self.config.training.gradient_clip)
         step_if_finite(self.optimizer, norm)
@@ -70,6 +81,10 @@ class TrainState:
         values = torch.stack([loss.detach().float(), *(part.float() for part in parts.values()), norm.float()])
         return torch.cat((mean_over_ranks(values), values[:1]))
 
+    def next_epoch(self) -> None:
+        """Go to the beginning of the next epoch."""
+        self.epoch, self.batch, self.epoch_losses = self.epoch + 1, 0, LossSums()
+
     @property
     def learning_rate(self) -> float:
         """The rate of the last step."""
@@ -77,13 +92,13 @@ class TrainState:
 
 
 def autocast(config: Config, device: torch.device) -> torch.autocast:
-    """bfloat16 where it is asked for and the device is made for it; a CPU computes in float32."""
+    """bfloat16 where `training.precision` and the device allow it; a CPU computes in float32."""
     wanted = config.training.precision == "bfloat16" and device.type == "cuda"
     return torch.autocast(device.type, torch.bfloat16, enabled=wanted)
 
 
-def freeze_what_does_not_learn(model: MaskedTransformer, config: Config) -> None:
-    """Parts without a loss do not learn; optimiser and ranks then need not look after them."""
+def freeze_unused_parts(model: MaskedTransformer, config: Config) -> None:
+    """Freeze the parts without a loss, which optimizer and ranks then leave out, and those that the settings freeze."""
     unused: dict[str, list[nn.Module]] = {
         "dense": [],
         "proposals": [model.masking, model.caption_decoder],

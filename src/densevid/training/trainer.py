@@ -1,16 +1,14 @@
-"""Epochs: batches go to the learner, the learning rate follows what comes out. `run` adds files, ranks and resuming.
+"""`Trainer`: epochs of batches; it logs, validates, keeps the best model, and writes checkpoints to resume from.
 
-The loop of a run: it logs, validates, keeps the best, and writes checkpoints that a killed run goes on from.
+`run.train` opens the data and the run folder around it; `fit` trains in memory.
 """
 
 from __future__ import annotations
 
-import math
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from densevid.checkpoint import LoadedModel, save_model
@@ -22,346 +20,276 @@ from densevid.model.masked_transformer import MaskedTransformer
 from densevid.progress import duration
 from densevid.timelines.dataloader import TimelineLoader
 from densevid.training import checkpointing
-from densevid.training.data import Prepared, Report
+from densevid.training.data import PreparedData
 from densevid.training.distributed import Ranks, wait_for_all
-from densevid.training.logging import Progress, Records, described, open_progress
-from densevid.training.loss_monitor import LossMonitor, SkippedSteps, Sums
+from densevid.training.logging import RunLog, loss_text
+from densevid.training.loss_monitor import LossMonitor, LossSums
 from densevid.training.run_folder import RunFolder
-from densevid.training.train_state import Position, TrainState
-from densevid.training.validation import Scored, validation_losses, validation_scores
+from densevid.training.train_state import TrainState
+from densevid.training.validation import ValidationScores, validation_losses, validation_scores
 
-EpochReport = dict[str, float]
+LOG_EVERY = 10  # steps
 
 
-class Loop:
-    """The epochs of a run from a position on. What else happens is for `after_step`, `judge` and `after_epoch`."""
+class Trainer:
+    """Trains a model for the epochs of a run, from wherever its state is. All ranks do the same; rank 0 writes.
+
+    Args:
+        state: The model and all that changes with it; `resume` restores it.
+        loader: Batches of training data.
+        folder: Where checkpoints, models and logs are written; by default nothing is.
+        data: The vocabulary, and the validation annotations.
+        validation: Batches of held-out data; without them the training loss decides what is best.
+        ranks: The processes that train together.
+        log: Rows of metrics.csv, curves and progress.
+        limit_steps: Stop after this step.
+        started_from: A hash of the weights that the run began with.
+        on_epoch: Called with the number of an epoch and its mean losses when it is over.
+    """
 
     def __init__(
-        self, learner: TrainState, loader: SegmentLoader | TimelineLoader, position: Position | None = None
+        self,
+        state: TrainState,
+        loader: SegmentLoader | TimelineLoader,
+        *,
+        folder: RunFolder | None = None,
+        data: PreparedData | None = None,
+        validation: SegmentLoader | None = None,
+        ranks: Ranks | None = None,
+        log: RunLog | None = None,
+        limit_steps: int | None = None,
+        started_from: str | None = None,
+        on_epoch: Callable[[int, dict[str, float]], None] | None = None,
     ) -> None:
-        self.learner, self.loader, self.position = learner, loader, position or Position()
-        self.skips = SkippedSteps()
+        self.state, self.loader, self.folder, self.data, self.validation = state, loader, folder, data, validation
+        self.settings, self.ranks, self.log = state.config.training, ranks or Ranks(), log or RunLog()
+        self.limit_steps, self.started_from, self.on_epoch = limit_steps, started_from, on_epoch
+        self.first_step = 0  # of this start of the run
+        self._losses_read = 0  # steps whose losses have arrived from the device
 
-    def run(self) -> None:
-        """Learn until the last epoch is done, or until `stopped`."""
-        try:
-            self._run()
-        finally:
-            self.loader.close()
-        if self.skips.count:
-            self.warn(self.skips.told(self.learner.step))
+    def fit(self) -> None:
+        """Train until the last epoch is over or `limit_steps` is reached, then write what the run leaves behind."""
+        state = self.state
+        with self.log.opened(state.step, pending=state.recent_losses.count):
+            try:
+                while state.epoch < self.settings.epochs and not self._at_limit():
+                    if not self._train_epoch():
+                        break
+                    self._end_epoch()
+            finally:
+                self.loader.close()
+            if state.skipped.count:
+                self._warn(state.skipped.summary(state.step))
+            self._finish()
 
-    def _run(self) -> None:
-        while self.position.epoch < self.learner.config.training.epochs and not self.stopped():
-            if not self._finish_epoch():
-                return
-            report = self.position.sums.means()
-            self.learner.schedule.after_epoch(self.judge(report))
-            self.position = Position(self.position.epoch + 1)
-            self.after_epoch(report)
-
-    def _finish_epoch(self) -> bool:
-        """The rest of the epoch; False if the run was stopped in it."""
-        position, watch = self.position, LossMonitor(self.skips, self.warn)
-        self.learner.model.train()
-        for batch in self.loader.batches(position.epoch, position.batch):
-            values = self.learner.learn(batch, position.epoch)
-            position.batch += 1
-            self.learnt(len(batch))
-            for row in watch.add(self.learner.step, batch.videos, values):
-                self._count(row)
-            if self.wants_all():
-                for row in watch.drain():
-                    self._count(row)
-            self.after_step()
-            if self.stopped():
+    def _train_epoch(self) -> bool:
+        """The rest of an epoch; False if the run was stopped in it."""
+        state, monitor = self.state, LossMonitor(self.state.skipped, self._warn)
+        state.model.train()
+        for batch in self.loader.batches(state.epoch, state.batch):
+            losses = state.train_step(batch)
+            state.batch += 1
+            self.log.count_samples(len(batch) * self.ranks.count)
+            self._log_losses(monitor.add(state.step, batch.videos, losses))
+            if self._checkpoint_due():
+                self._log_losses(monitor.drain())  # a checkpoint is written only if every loss is finite
+                self._save_checkpoint("last")
+            if self._at_limit():
                 break
-        for row in watch.drain():
-            self._count(row)
-        return position.batch == self.loader.steps(position.epoch)
+        self._log_losses(monitor.drain())
+        return state.batch == self.loader.steps(state.epoch)
 
-    def _count(self, row: dict[str, float]) -> None:
-        self.position.sums.add(row)
-        self.after_values(row)
+    def _end_epoch(self) -> None:
+        """Validate, lower the learning rate on a plateau, and write a checkpoint, and the model if it is the best."""
+        state, losses = self.state, self.state.epoch_losses.means()
+        if state.recent_losses.count:
+            self._log_training()
+        results = self._validate() or losses
+        cost = self._cost(results)
+        is_best = cost is not None and cost < state.best
+        state.best = state.best if cost is None else min(cost, state.best)
+        state.schedule.after_epoch(results["total"])
+        state.next_epoch()
+        self._save_epoch(is_best)
+        if self.on_epoch is not None:
+            self.on_epoch(state.epoch - 1, {**losses, "learning_rate": state.learning_rate})
+        self.log.draw_curves()
+        self.log.restart_clock()  # the pace is that of training steps alone
 
-    def stopped(self) -> bool:
-        """Whether to end here."""
-        return False
+    def _validate(self) -> dict[str, float] | None:
+        """Losses on held-out data, and scores in the epochs that have them."""
+        if self.validation is None:
+            return None
+        epoch, every = self.state.epoch + 1, self.settings.evaluate_every
+        with self._averaged_weights():
+            results = validation_losses(self.state.model, self.validation, self.state.config)
+            if every and (epoch % every == 0 or epoch == self.settings.epochs):
+                assert self.data is not None and self.data.validation_annotations is not None
+                annotations = self.data.validation_annotations
+                scored = validation_scores(self._loaded_model(), self.validation, annotations, self.ranks)
+                results |= scored.scores
+                self._write_predictions(scored, epoch)
+        self.log.add_row("validation", self._losses_read, self.state.epoch, results)
+        self.log.line(f"epoch {epoch}: validation {loss_text(results)}")
+        return results
 
-    def warn(self, text: str) -> None:
-        """Tell what a user should know, though the run goes on."""
-        warnings.warn(text, stacklevel=2)
+    def _cost(self, results: dict[str, float]) -> float | None:
+        """What the best model has the least of, as `training.best_by` wants it; None if this epoch was not scored."""
+        by = self.settings.best_by
+        if by == "last":
+            return -float(self.state.epoch)
+        score = results.get("total" if by == "loss" else by)
+        return score if score is None or by == "loss" else -score
 
-    def wants_all(self) -> bool:
-        """Whether the values of this very step are needed after it, which means to wait for the device."""
-        return False
+    def _log_losses(self, rows: list[dict[str, float]]) -> None:
+        """Add up the losses of steps, on a GPU some steps late; every few steps are a row of metrics.csv."""
+        for row in rows:
+            self.state.epoch_losses.add(row)
+            self.state.recent_losses.add(row)
+            self._losses_read += 1
+            if self._losses_read % LOG_EVERY == 0:
+                self._log_training()
 
-    def after_values(self, row: dict[str, float]) -> None:
-        """The losses of a step are known; on a GPU that is some steps later."""
+    def _log_training(self, *, stopped: bool = False) -> None:
+        state = self.state
+        rate = state.schedule.learning_rate(self._losses_read - 1)
+        values = {**state.recent_losses.means(), "learning_rate": rate}
+        self.log.add_training_row(self._losses_read, state.epoch, values, now=stopped)
+        state.recent_losses = LossSums()
 
-    def learnt(self, samples: int) -> None:
-        """A batch of so many has gone to the learner."""
+    def _warn(self, text: str) -> None:
+        if self.folder is None:
+            warnings.warn(text, stacklevel=2)
+        else:
+            self.log.line(f"warning: {text}")
 
-    def after_step(self) -> None:
-        """All is done for this batch."""
+    def _at_limit(self) -> bool:
+        return self.limit_steps is not None and self.state.step >= self.limit_steps
 
-    def judge(self, report: EpochReport) -> float:
-        """The loss that decides about a plateau: the validation's, where there is one."""
-        return report["total"]
+    # Checkpoints, models and predictions.
 
-    def after_epoch(self, report: EpochReport) -> None:
-        """An epoch is done and `position` is at the start of the next."""
+    def resume(self) -> None:
+        """Go on from the last checkpoint; without one, from the beginning."""
+        assert self.folder is not None
+        if not self.folder.last.exists():
+            self.log.line(f"{self.folder.path}: no checkpoint yet, starting from the beginning")
+            return
+        tensors, saved = checkpointing.read(self.folder.last)
+        where = str(self.folder.path)
+        checkpointing.require_same_data(saved, self.loader.dataset, where=where)
+        checkpointing.require_same_start(saved, self.started_from, where=where)
+        if self.settings.schedule == "plateau" or self.settings.best_by != "last":
+            checkpointing.require_same_validation(saved, self._validation_content, where=where)
+        self.started_from = saved.get("started_from", self.started_from)
+        checkpointing.restore(self.state, tensors, saved, rank=self.ranks.rank, seed=self.settings.seed)
+        self._losses_read = self.first_step = self.state.step
+        epoch, epochs = self.state.epoch, self.settings.epochs
+        reached = f"epoch {epoch + 1} of {epochs}" if epoch < epochs else "the end: all epochs are done"
+        self.log.line(f"resumed at step {self.state.step:,}, {reached}")
 
+    def _checkpoint_due(self) -> bool:
+        """Every so many steps; the end of an epoch has its own."""
+        every, state = self.settings.checkpoint_every, self.state
+        if self.folder is None or not every:
+            return False
+        return state.step % every == 0 and state.batch < self.loader.steps(state.epoch)
 
-class _ReportingLoop(Loop):
-    """Tells somebody about every epoch."""
+    def _save_checkpoint(self, name: str) -> None:
+        """Every rank takes part, for each has random numbers of its own."""
+        if self.folder is None:
+            return
+        origins = {"started_from": self.started_from, "validation_content": self._validation_content}
+        data = checkpointing.data_hashes(self.loader.dataset)
+        tensors, saved = checkpointing.snapshot(self.state, {**data, **origins})
+        if self.ranks.leads:
+            checkpointing.write(self.folder.last if name == "last" else self.folder.best, tensors, saved)
 
-    def __init__(
-        self, learner: TrainState, loader: SegmentLoader, on_epoch: Callable[[int, EpochReport], None]
-    ) -> None:
-        super().__init__(learner, loader)
-        self.on_epoch = on_epoch
+    def _save_epoch(self, is_best: bool) -> None:
+        """`last` is written after all else: a kill before it repeats the epoch, and writes the rest again."""
+        if not is_best:
+            self._save_checkpoint("last")
+            return
+        self._save_checkpoint("best")
+        if self.folder is not None and self.ranks.leads:
+            self._save_model(self.folder.model)
+            checkpointing.duplicate(self.folder.best, self.folder.last)
 
-    def after_epoch(self, report: EpochReport) -> None:
-        """Tell."""
-        self.on_epoch(self.position.epoch - 1, {**report, "learning_rate": self.learner.learning_rate})
+    def _finish(self) -> None:
+        """A checkpoint to go on from, the newest model, and the curves."""
+        if self.folder is None:
+            return
+        if self.state.batch:
+            self._save_checkpoint("last")
+        if self.state.recent_losses.count:
+            self._log_training(stopped=True)
+        if self.ranks.leads:
+            self._save_model(self.folder.last_model)
+            if not self.folder.model.exists():
+                self._save_model(self.folder.model)
+        self.log.draw_curves(now=True)
+        wait_for_all()
+
+    def _save_model(self, path: Path) -> None:
+        block = provenance(config_hash=self.state.config.hash, step=self.state.step)
+        with self._averaged_weights():
+            save_model(path, self._loaded_model(), block)
+
+    def _loaded_model(self) -> LoadedModel:
+        assert self.data is not None
+        dataset, vocabulary = self.loader.dataset, self.data.vocabulary
+        return LoadedModel(self.state.model, self.state.config, vocabulary, dataset.recipe, reduction=dataset.reduction)
+
+    def _write_predictions(self, scored: ValidationScores, epoch: int) -> None:
+        if self.folder is None or not self.ranks.leads:
+            return
+        if scored.missing:
+            self.log.line(scored.missing)
+        block = provenance(config_hash=self.state.config.hash, step=self.state.step)
+        for kind, events in scored.predictions.items():
+            write_events(self.folder.path / "validation" / f"epoch-{epoch:04d}-{kind}.json", events, provenance=block)
+
+    def _averaged_weights(self) -> AbstractContextManager[None]:
+        """The model with the averaged weights, if there are any."""
+        average = self.state.average
+        return nullcontext() if average is None else average.in_place_of(self.state.model)
+
+    @property
+    def _validation_content(self) -> str | None:
+        """A hash of the held-out data."""
+        return None if self.data is None or self.data.validation is None else self.data.validation.content
+
+    def summary(self) -> str:
+        """One line for the end: how far the run came, in which time, and where the model is."""
+        assert self.folder is not None
+        step, steps, model = self.state.step, self.state.schedule.total_steps, f"model in {self.folder.model}"
+        here, time_taken = step - self.first_step, duration(time.perf_counter() - self.log.begun)
+        if self.state.epoch < self.settings.epochs:
+            on = "the same command with --resume and without --limit-steps goes on"
+            return f"stopped at step {step:,} of {steps:,} after {time_taken}; {on}; {model}"
+        if not here:
+            return f"all {steps:,} steps were done before; {model}"
+        return f"finished {steps:,} steps{f', the last {here:,}' if self.first_step else ''} in {time_taken}; {model}"
 
 
 def fit(
     model: MaskedTransformer,
     loader: SegmentLoader,
     config: Config,
-    on_epoch: Callable[[int, EpochReport], None] = lambda epoch, report: None,
+    on_epoch: Callable[[int, dict[str, float]], None] | None = None,
 ) -> MaskedTransformer:
-    """Train a model in memory, without a run folder."""
-    learner = TrainState(model, config, config.training.epochs * loader.steps(0))
-    _ReportingLoop(learner, loader, on_epoch).run()
-    if learner.average is not None:
-        model.load_state_dict(learner.average.tensors)
+    """Train a model in memory, without a run folder.
+
+    Args:
+        model: The model to train; its weights change.
+        loader: Batches of training data.
+        config: The settings, `config.training` above all.
+        on_epoch: Called with the number of an epoch and its mean losses when it is over.
+
+    Returns:
+        The same model, with averaged weights where `training.ema` is set, in evaluation mode.
+    """
+    state = TrainState(model, config, config.training.epochs * loader.steps(0))
+    Trainer(state, loader, on_epoch=on_epoch).fit()
+    if state.average is not None:
+        model.load_state_dict(state.average.tensors)
     return model.eval()
-
-
-LOG_EVERY = 10  # steps
-
-
-@dataclass(frozen=True)
-class RunContext:
-    """What a run has around its loop: data, a loader of held-out data, a folder, the other ranks, somebody to tell."""
-
-    data: Prepared
-    judged: SegmentLoader | None
-    folder: RunFolder
-    ranks: Ranks
-    report: Report
-    limit_steps: int | None = None
-    started_from: str | None = None  # a hash of the weights
-
-    @property
-    def judged_by(self) -> str | None:
-        """A hash of the held-out data."""
-        return None if self.data.validation is None else self.data.validation.content
-
-
-class RecordedTrainer(Loop):
-    """A loop with a run folder. Every rank goes through the same motions; rank 0 writes."""
-
-    def __init__(self, learner: TrainState, loader: SegmentLoader | TimelineLoader, around: RunContext) -> None:
-        super().__init__(learner, loader)
-        self.around, self.folder, self.ranks, self.report = around, around.folder, around.ranks, around.report
-        self.settings = learner.config.training
-        self.best, self._is_best = math.inf, False  # the less the better
-        self._known = 0  # steps whose losses have been read
-        self._first = 0  # step of this sitting
-        self._started_from = around.started_from
-        self._recent, self._samples, self._since, self._begun = Sums(), 0, time.perf_counter(), time.perf_counter()
-        self._progress = Progress(learner.schedule.total_steps, self.report)
-        self._records: Records | None = None
-
-    def resume(self) -> None:
-        """Go on from the last checkpoint; without one, from the beginning."""
-        if not self.folder.last.exists():
-            self.report(f"{self.folder.path}: no checkpoint yet, starting from the beginning")
-            return
-        tensors, state = checkpointing.read(self.folder.last)
-        where = str(self.folder.path)
-        checkpointing.require_same_data(state, self.loader.dataset, where=where)
-        checkpointing.require_same_start(state, self.around.started_from, where=where)
-        if self.settings.schedule == "plateau" or self.settings.best_by != "last":
-            checkpointing.require_same_judge(state, self.around.judged_by, where=where)
-        self._started_from = state.get("started_from", self._started_from)
-        self.best = math.inf if state["best"] is None else state["best"]
-        seed = self.settings.seed
-        self.position = checkpointing.restore(self.learner, tensors, state, rank=self.ranks.rank, seed=seed)
-        self._known = self._first = self.learner.step
-        self._recent = Sums(**state["recent"])
-        self.skips = SkippedSteps(**state.get("skips", {}))  # older checkpoints know of none
-        epoch, epochs = self.position.epoch, self.settings.epochs
-        reached = f"epoch {epoch + 1} of {epochs}" if epoch < epochs else "the end: all epochs are done"
-        self.report(f"resumed at step {self.learner.step:,}, {reached}")
-
-    @contextmanager
-    def shown(self) -> Iterator[None]:
-        """Records and progress, for the time of the run."""
-        if self.ranks.leads:
-            logged = self.learner.step - self._recent.count  # the row of steps that were pending will be written anew
-            self._records = Records(self.folder, logged)
-            self._progress = open_progress(self.learner.schedule.total_steps, self.report, self.learner.step)
-        try:
-            yield
-        finally:
-            self._progress.close()
-            if self._records is not None:
-                self._records.close()
-
-    def stopped(self) -> bool:
-        """At the step that `--limit-steps` names."""
-        return self.around.limit_steps is not None and self.learner.step >= self.around.limit_steps
-
-    def warn(self, text: str) -> None:
-        """Above the bar, where there is one."""
-        self._progress.line(f"warning: {text}")
-
-    def wants_all(self) -> bool:
-        """Before a checkpoint is written every loss must be known to be a number."""
-        return self._checkpoint_due()
-
-    def after_values(self, row: dict[str, float]) -> None:
-        """Log every few steps."""
-        self._known += 1
-        self._recent.add(row)
-        if self._known % LOG_EVERY == 0:
-            self._log_training()
-
-    def learnt(self, samples: int) -> None:
-        """Count."""
-        self._samples += samples * self.ranks.count
-
-    def after_step(self) -> None:
-        """Write a checkpoint where one is due."""
-        if self._checkpoint_due():
-            self._save(self.folder.last)
-
-    def judge(self, report: EpochReport) -> float:
-        """Validate, compare with the best, and give the loss that decides about a plateau."""
-        if self._recent.count:
-            self._log_training()
-        with self._averaged():
-            found = dict(report) if self.around.judged is None else self._validate(self.around.judged)
-        value = self._cost(found)
-        if value is not None:
-            self._is_best, self.best = value < self.best, min(value, self.best)
-        return found["total"]
-
-    def _cost(self, found: EpochReport) -> float | None:
-        """What the best model has the least of, if this epoch knows it; the last model is the best where so agreed."""
-        by = self.settings.best_by
-        if by == "last":
-            return -float(self.position.epoch)
-        score = found.get("total" if by == "loss" else by)
-        return score if score is None or by == "loss" else -score
-
-    def after_epoch(self, report: EpochReport) -> None:
-        """Checkpoint, and the best model if this is it.
-
-        The last checkpoint comes last: a kill before it repeats the epoch, and with it whatever had not been written.
-        """
-        if self._is_best:
-            self._save(self.folder.best)
-        if self._is_best and self.ranks.leads:
-            self._export(self.folder.model)
-            checkpointing.duplicate(self.folder.best, self.folder.last)
-        if not self._is_best:
-            self._save(self.folder.last)
-        self._is_best = False
-        if self._records is not None:
-            self._records.draw()
-        self._samples, self._since = 0, time.perf_counter()  # the pace is that of learning alone
-
-    def finish(self) -> None:
-        """The run is over, or was stopped: a checkpoint to go on from, the newest model, and the curves."""
-        if self.position.batch:
-            self._save(self.folder.last)
-        if self._recent.count:
-            self._log_training(stopped=True)
-        if self.ranks.leads:
-            self._export(self.folder.last_model)
-            if not self.folder.model.exists():
-                self._export(self.folder.model)
-        if self._records is not None:
-            self._records.draw(now=True)
-        wait_for_all()
-
-    def outcome(self) -> str:
-        """One line for the end: how far the run came, in which time, and where the model is."""
-        step, steps, model = self.learner.step, self.learner.schedule.total_steps, f"model in {self.folder.model}"
-        here, time_taken = step - self._first, duration(time.perf_counter() - self._begun)
-        if self.position.epoch < self.settings.epochs:
-            on = "the same command with --resume and without --limit-steps goes on"
-            return f"stopped at step {step:,} of {steps:,} after {time_taken}; {on}; {model}"
-        if not here:
-            return f"all {steps:,} steps were done before; {model}"
-        return f"finished {steps:,} steps{f', the last {here:,}' if self._first else ''} in {time_taken}; {model}"
-
-    def _validate(self, judged: SegmentLoader) -> dict[str, float]:
-        """Losses, and scores in the epochs that have them."""
-        epoch, every = self.position.epoch + 1, self.settings.evaluate_every
-        found = validation_losses(self.learner.model, judged, self.learner.config)
-        if every and (epoch % every == 0 or epoch == self.settings.epochs):
-            assert self.around.data.told is not None
-            scored = validation_scores(self._loaded(), judged, self.around.data.told, self.ranks)
-            found |= scored.scores
-            self._write_predictions(scored, epoch)
-        self._log("validation", found)
-        self._progress.line(f"epoch {epoch}: validation {described(found)}")
-        return found
-
-    def _write_predictions(self, scored: Scored, epoch: int) -> None:
-        if not self.ranks.leads:
-            return
-        if scored.missing:
-            self._progress.line(scored.missing)
-        block = provenance(config_hash=self.learner.config.hash, step=self.learner.step)
-        for kind, events in scored.predictions.items():
-            write_events(self.folder.path / "validation" / f"epoch-{epoch:04d}-{kind}.json", events, provenance=block)
-
-    def _checkpoint_due(self) -> bool:
-        """Every so many steps; the end of an epoch has its own."""
-        every, batch = self.settings.checkpoint_every, self.position.batch
-        return bool(every) and self.learner.step % every == 0 and batch < self.loader.steps(self.position.epoch)
-
-    def _save(self, path: Path) -> None:
-        best = None if self.best == math.inf else self.best
-        sums = {"recent": asdict(self._recent), "skips": asdict(self.skips)}
-        origins = {"started_from": self._started_from, "judged_by": self.around.judged_by}
-        more = {"best": best, **checkpointing.data_hashes(self.loader.dataset), **origins, **sums}
-        tensors, state = checkpointing.snapshot(self.learner, self.position, more)
-        if self.ranks.leads:
-            checkpointing.write(path, tensors, state)
-
-    def _export(self, path: Path) -> None:
-        with self._averaged():
-            save_model(path, self._loaded(), provenance(config_hash=self.learner.config.hash, step=self.learner.step))
-
-    def _loaded(self) -> LoadedModel:
-        dataset, words = self.loader.dataset, self.around.data.vocabulary
-        reduction = dataset.reduction
-        return LoadedModel(self.learner.model, self.learner.config, words, dataset.recipe, reduction=reduction)
-
-    def _averaged(self) -> AbstractContextManager[None]:
-        """The model with the averaged weights, if there are any."""
-        average = self.learner.average
-        return nullcontext() if average is None else average.in_place_of(self.learner.model)
-
-    def _log_training(self, *, stopped: bool = False) -> None:
-        now = time.perf_counter()
-        rate = self.learner.schedule.learning_rate(self._known - 1)
-        values = {**self._recent.means(), "learning_rate": rate}
-        values["samples_per_second"] = self._samples / (now - self._since)
-        self._log("training", values)
-        self._progress.update(self._known, values, now=stopped)
-        self._recent, self._samples, self._since = Sums(), 0, now
-
-    def _log(self, split: str, values: dict[str, float]) -> None:
-        if self._records is not None:
-            where = {"step": self._known, "epoch": self.position.epoch + 1}
-            self._records.add({**where, "split": split, **values, "seconds": time.perf_counter() - self._begun})

@@ -1,8 +1,7 @@
-"""Scores of held-out predictions: CIDEr by ourselves, METEOR and recall by the project's evaluator where it is.
+"""Validation: losses on held-out data every epoch, scores of captions and proposals every few epochs.
 
-Validation: the losses on held-out segments every epoch, and scores of sentences and proposals every few epochs.
-
-What the evaluator would add where it is not installed can be scored afterwards: predictions are written in any case.
+CIDEr needs nothing else; METEOR and average recall come from `densevid.evaluation`. Where METEOR's data are missing,
+the predictions are written all the same, and can be scored afterwards.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ from densevid.events import Event
 from densevid.inference.captioner import Captioner
 from densevid.inference.reranking import generate_sentences
 from densevid.model.masked_transformer import MaskedTransformer
-from densevid.training.cider import Cider
 from densevid.training.distributed import Ranks, gather, mean_over_ranks
 from densevid.training.loss_monitor import PARTS
 from densevid.training.rewards import documents_of
+from densevid.training.sentence_scores import Cider
 from densevid.training.step import segment_memory, total_loss
 from densevid.training.train_state import autocast
 
@@ -38,24 +37,31 @@ def cider_of(sentences: Mapping[int, str], dataset: SegmentDataset) -> float:
     """Mean CIDEr (x 100, as papers print it) of one sentence per segment against all references of its times."""
     documents, document_N = documents_of(dataset)
     first = {document: number for number, document in reversed(list(enumerate(document_N.tolist())))}
-    said = [tuple(tokenize(sentences[number])) for number in first.values()]
-    return 100 * float(Cider(documents).scores(said, list(first)).mean())
+    words = [tuple(tokenize(sentences[number])) for number in first.values()]
+    return 100 * float(Cider(documents).scores(words, list(first)).mean())
 
 
-def evaluator_scores(predictions: Mapping[str, Events], told: Annotations) -> dict[str, float]:
-    """METEOR of captions of true segments; METEOR and average recall (at most 100 a video) of events; in percent.
+def evaluator_scores(predictions: Mapping[str, Events], annotations: Annotations) -> dict[str, float]:
+    """METEOR and average recall in percent, by the project's evaluator.
 
-    An ImportError or InputError says that the evaluator, or the data METEOR needs, is not installed.
+    Args:
+        predictions: `captions` of the true segments (scored by METEOR), `events` of whole videos (METEOR of dense
+            captioning and average recall with at most 100 a video), or both.
+        annotations: The true events.
+
+    Raises:
+        ImportError: A package that the evaluator needs is not installed.
+        InputError: The data that METEOR needs are not there.
     """
     from densevid.evaluation.evaluate import evaluate
 
     scores: dict[str, float | None] = {}
     if "captions" in predictions:
-        result = evaluate(_submission(predictions["captions"]), _references(told), metrics=("segments",))
+        result = evaluate(_submission(predictions["captions"]), _references(annotations), metrics=("segments",))
         assert result.segments is not None
         scores["meteor"] = result.segments.micro()["METEOR"]
     if "events" in predictions:
-        kept = replace(told, events={video: told.events[video] for video in predictions["events"]})
+        kept = replace(annotations, events={video: annotations.events[video] for video in predictions["events"]})
         parts = ("captioning", "proposals")
         result = evaluate(_submission(predictions["events"]), _references(kept), metrics=parts)
         assert result.captioning is not None and result.proposals is not None
@@ -64,8 +70,8 @@ def evaluator_scores(predictions: Mapping[str, Events], told: Annotations) -> di
     return {name: 100 * value for name, value in scores.items() if value is not None}
 
 
-def require_judge(best_by: str, *, validated: bool) -> None:
-    """Raise unless what is to decide about the best model can be had here: a run would find out too late."""
+def require_scorer(best_by: str, *, validated: bool) -> None:
+    """Raise InputError before a run that could not compute the score `training.best_by` that decides what is best."""
     if best_by in ("loss", "last"):
         return
     if not validated:
@@ -83,18 +89,18 @@ def _submission(events: Events) -> dict[str, Any]:
     return {"version": "VERSION 1.0", "results": results, "external_data": {}}
 
 
-def _references(told: Annotations) -> dict[str, Any]:
+def _references(annotations: Annotations) -> dict[str, Any]:
     def entry(video: str, events: Sequence[Event]) -> dict[str, Any]:
         times = [[event.start, event.end] for event in events]
         sentences = [event.sentence for event in events]
-        return {"duration": told.durations.get(video), "timestamps": times, "sentences": sentences}
+        return {"duration": annotations.durations.get(video), "timestamps": times, "sentences": sentences}
 
-    return {video: entry(video, events) for video, events in told.events.items() if events}
+    return {video: entry(video, events) for video, events in annotations.events.items() if events}
 
 
 @dataclass(frozen=True)
-class Scored:
-    """Scores by their column in the metrics, the events they are of, and why there are not more of them."""
+class ValidationScores:
+    """Scores by their column of metrics.csv, the predictions that were scored, and why a score is missing."""
 
     scores: dict[str, float]
     predictions: dict[str, Events]
@@ -103,7 +109,7 @@ class Scored:
 
 @torch.no_grad()
 def validation_losses(model: MaskedTransformer, loader: SegmentLoader, config: Config) -> dict[str, float]:
-    """Each loss over the held-out segments, the same anchors drawn every time; all ranks take part."""
+    """The mean losses over held-out segments, with the same anchors drawn every time; all ranks take part."""
     model.eval()
     sums, count = torch.zeros(len(PARTS) - 1, dtype=torch.float64), 0
     for size, batch in zip(loader.sizes(0), loader.batches(0), strict=True):
@@ -115,8 +121,17 @@ def validation_losses(model: MaskedTransformer, loader: SegmentLoader, config: C
     return dict(zip(PARTS, (sums / count).tolist(), strict=False))
 
 
-def validation_scores(loaded: LoadedModel, loader: SegmentLoader, told: Annotations, ranks: Ranks) -> Scored:
-    """All that the task can be scored by; all ranks predict, and all have the result."""
+def validation_scores(
+    loaded: LoadedModel, loader: SegmentLoader, annotations: Annotations, ranks: Ranks
+) -> ValidationScores:
+    """All scores of the task; all ranks predict, and all get the result.
+
+    Args:
+        loaded: The model, which is set to evaluation mode.
+        loader: Batches of held-out data.
+        annotations: Their true events.
+        ranks: The processes that train together.
+    """
     task, scores, missing = loaded.config.training.task, {}, None
     predictions: dict[str, Events] = {}
     loaded.model.eval()
@@ -127,10 +142,10 @@ def validation_scores(loaded: LoadedModel, loader: SegmentLoader, told: Annotati
     if task != "captions":
         predictions["events"] = predict_events(loaded, loader, ranks)
     try:
-        scores |= evaluator_scores(predictions, told) if ranks.leads else {}
+        scores |= evaluator_scores(predictions, annotations) if ranks.leads else {}
     except (ImportError, InputError) as error:
         missing = f"no METEOR here ({error}); `densevid evaluate` scores RUN/validation/ afterwards"
-    return Scored(gather(scores)[0], predictions, missing)
+    return ValidationScores(gather(scores)[0], predictions, missing)
 
 
 @torch.inference_mode()
@@ -161,7 +176,7 @@ def predict_events(loaded: LoadedModel, loader: SegmentLoader, ranks: Ranks) -> 
 
 def _as_events(sentences: dict[int, str], loader: SegmentLoader) -> Events:
     dataset, events = loader.dataset, Events()
-    for number, told in enumerate(dataset.events):
+    for number, true_event in enumerate(dataset.events):
         video = dataset.videos[int(dataset.video_N[number])]
-        events.setdefault(video, []).append(Event(told.start, told.end, sentences[number]))
+        events.setdefault(video, []).append(Event(true_event.start, true_event.end, sentences[number]))
     return events

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from densevid.device import network_device
 from densevid.errors import InputError
 from densevid.io import atomic_path, cache_folder
 from densevid.video.network import Network, Operation
@@ -166,28 +167,11 @@ def run_on(device: Device, name: str, build: Callable[[], Network]) -> PicturesT
     Raises:
         InputError: "cuda" was given and torch finds no GPU.
     """
-    if chosen_device(device) == "cuda":
+    if network_device(device) == "cuda":
         from densevid.video.torch_network import TorchNetwork
 
         return TorchNetwork(build(), "cuda")
     return _onnx_network(name, build)
-
-
-def chosen_device(device: Device) -> Literal["cpu", "cuda"]:
-    """Resolve "auto". torch, whose import takes seconds, is only imported if there is a GPU driver.
-
-    Raises:
-        InputError: "cuda" was given and torch finds no GPU.
-    """
-    if device == "cpu" or (device == "auto" and not Path("/dev/nvidiactl").exists()):
-        return "cpu"
-    from densevid.video.torch_network import gpu_is_there
-
-    if gpu_is_there():
-        return "cuda"
-    if device == "cuda":
-        raise InputError("torch sees no GPU here; use --device cpu, or install torch for this machine's GPU")
-    return "cpu"
 
 
 def _onnx_network(name: str, build: Callable[[], Network]) -> OnnxNetwork:

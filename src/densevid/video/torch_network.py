@@ -14,11 +14,6 @@ from torch.nn import functional
 from densevid.video.network import Network, Operation
 
 
-def gpu_is_there() -> bool:
-    """Whether torch finds a GPU."""
-    return torch.cuda.is_available()
-
-
 class TorchNetwork:
     """A network on a device of torch: a function from uint8 pictures to vectors."""
 

@@ -31,7 +31,7 @@ from densevid.evaluation.meteor.paraphrases import paraphrase_table
 from densevid.evaluation.metrics.meteor_cache import StatisticsCache
 from densevid.evaluation.metrics.meteor_worker import MeteorWorker
 from densevid.evaluation.metrics.ngrams import blocks
-from densevid.progress import CountedProgress
+from densevid.progress import PatientProgress
 
 ENGINES = ("native", "java")
 NATIVE_VERSION = 1  # raise it when native METEOR changes an answer: the cache then forgets the old ones
@@ -58,7 +58,7 @@ class Meteor:
         self._threads = ThreadPoolExecutor(workers or os.cpu_count() or 1)
         self._started: list[MeteorJar | MeteorWorker] = []
         self._idle: list[MeteorJar | MeteorWorker] = []
-        self._progress = CountedProgress("METEOR")
+        self._progress = PatientProgress("METEOR")
 
     def begin(self, pairs: Sequence[Pair]) -> None:
         """Start to answer these pairs, so that `statistics` finds them done."""
