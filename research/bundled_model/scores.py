@@ -73,7 +73,7 @@ class ModelUnderTest:
 
     @staticmethod
     def _predict(captioner: LongVideoCaptioner, tracks: Mapping[str, FeatureTrack]) -> Predictions:
-        return dict(zip(tracks, captioner.tell(tracks.values()), strict=True))
+        return dict(zip(tracks, captioner.caption_many(tracks.values()), strict=True))
 
 
 @dataclass(frozen=True)

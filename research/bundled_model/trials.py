@@ -16,7 +16,7 @@ from densevid.io import read_json
 from densevid.pipeline.captioner import VideoCaptioner
 from densevid.pipeline.inputs import find_inputs
 from densevid.pipeline.model_registry import find_model
-from densevid.pipeline.selection import EventRequest
+from densevid.pipeline.request import EventRequest
 from research.bundled_model.no_event_videos import write_no_event_videos
 
 SEED = 2018  # not that of the training data
@@ -59,7 +59,7 @@ def caption_no_event_videos(model: Path, folder: Path, photographs: Sequence[Pat
     """
     captioner = VideoCaptioner(find_model(model), device="cpu")
     drawn = write_no_event_videos(folder, photographs, each, SEED)
-    found: dict[str, list[list[Event]]] = {}
+    found: dict[str, list[Sequence[Event]]] = {}
     highest: dict[str, float] = {}
     for video in drawn:
         events = captioner.caption(video.file)

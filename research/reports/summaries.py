@@ -25,11 +25,10 @@ from densevid.checkpoint import load_model, model_files
 from densevid.errors import run_main
 from densevid.evaluation.evaluate import evaluate
 from densevid.events import Event
-from densevid.inference.batches import ModelInputs
 from densevid.inference.captioner import Captioner
 from densevid.inference.confidence import Reliability
 from densevid.inference.fitting.calibration import fit_calibration, right_steps
-from densevid.inference.long_video import LongVideoCaptioner, in_batches
+from densevid.inference.long_video import LongVideoCaptioner
 from densevid.inference.nms import Selection
 from densevid.inference.summary import SummaryRules
 from densevid.intervals import temporal_iou
@@ -84,11 +83,11 @@ def best_by_score(captioner: Captioner, tracks: Sequence[FeatureTrack], counts: 
     """So many events of each video, by score alone, after the paper's suppression."""
     left = iter(counts)
 
-    def first(selection: Selection, read: ModelInputs) -> Selection:
-        own_B1 = torch.tensor([next(left) for _ in read.steps_B], device=read.steps_B.device)[:, None]
+    def first(selection: Selection) -> Selection:
+        own_B1 = torch.tensor([next(left) for _ in selection.kept_BK], device=selection.kept_BK.device)[:, None]
         return replace(selection, kept_BK=selection.kept_BK & (selection.kept_BK.cumsum(dim=1) <= own_B1))
 
-    return [captioned.events() for captioned in in_batches(captioner, tracks, first)]
+    return list(captioner.caption_many(tracks, choose=first))
 
 
 def scores(told: Told, timelines: Timelines) -> dict[str, float]:
@@ -168,7 +167,7 @@ def _long_tracks(timelines: Timelines, minutes: float, most: int) -> list[Featur
 
 
 def _steps(teller: LongVideoCaptioner, track: FeatureTrack) -> Tensor:
-    (events,) = teller.tell([track])
+    (events,) = teller.caption_many([track])
     return torch.from_numpy(track.clock.steps(_spans(events).spans_N2))
 
 
@@ -195,7 +194,7 @@ def report(arguments: argparse.Namespace, say: Callable[[str], None] = print) ->
 def worth(teller: LongVideoCaptioner, asked: Timelines, out: Path, say: Callable[[str], None]) -> dict[str, Any]:
     """Summaries against the same number of events by score alone, and how reliable their confidence is."""
     tracks = list(asked.tracks.values())
-    told = list(teller.tell(tracks))
+    told = list(teller.caption_many(tracks))
     by_score = best_by_score(teller.captioner, tracks, [len(events) for events in told])
     figures: dict[str, Any] = {}
     for name, events in (("summary", told), ("best by score", by_score)):

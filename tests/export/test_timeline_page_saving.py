@@ -12,7 +12,7 @@ import pytest
 from densevid.events import Event, read_events
 from densevid.export.document import ShownEvent, TimelineDocument, references
 from densevid.pipeline.outputs import Target, write_outputs
-from densevid.pipeline.result import VideoCaptions
+from densevid.pipeline.result import CaptionResult, Detection
 from helpers.browsers import new_context, wait_until
 from helpers.timeline_pages import Opened
 
@@ -46,13 +46,13 @@ def test_without_an_id_a_video_is_saved_under_its_title(opened: Opened, document
 
 
 @pytest.fixture
-def captioned() -> VideoCaptions:
+def captioned() -> CaptionResult:
     """Two events that begin together, the longer one first, as the command orders them."""
     events = (Event(0, 6, "a <cat> & a {dog}", 0.5), Event(0, 2, "a cat sits", 0.25), Event(6, 9.5, "they sleep", 0.75))
-    return VideoCaptions("a cat", "a cat.mp4", None, 10.0, events, (), "all", "a model", "key")
+    return CaptionResult("a cat", "a cat.mp4", None, 10.0, events, tuple(Detection(0, n) for n in range(3)))
 
 
-def test_the_page_saves_what_the_command_writes(captioned: VideoCaptions, browser: Any, tmp_path: Path) -> None:
+def test_the_page_saves_what_the_command_writes(captioned: CaptionResult, browser: Any, tmp_path: Path) -> None:
     truth = (Event(1, 5, "what a person wrote"),)
     kinds = ("html", "vtt", "srt", "json", "chapters")
     files = write_outputs(captioned, Target(tmp_path / "a cat", references=truth), kinds)

@@ -64,14 +64,14 @@ def test_a_confidence_asks_whether_anything_happens_where_that_was_fitted() -> N
     again = Calibration.of_table(asked.as_table())
     rules = SummaryRules.of(captioner.config.inference, captioner.config.model.window)
     teller = LongVideoCaptioner(captioner, summary=rules, calibration=again)
-    together = [told.score_P for told in teller.told(tracks.values())]
-    alone = [next(iter(teller.told([track]))).score_P for track in tracks.values()]
+    together = [told.score_P for told in teller.captioned(tracks.values())]
+    alone = [next(iter(teller.captioned([track]))).score_P for track in tracks.values()]
     for first, second in zip(together, alone, strict=True):
         np.testing.assert_allclose(first, second, atol=1e-5)
     surest = [max(scores, default=0.0) for scores in together]
     assert min(surest[:8]) > max(surest[8:])
     with pytest.raises(InputError, match=r"happening\.safetensors is missing"):
-        list(LongVideoCaptioner(Captioner(loaded), summary=rules, calibration=again).told(tracks.values()))
+        list(LongVideoCaptioner(Captioner(loaded), summary=rules, calibration=again).captioned(tracks.values()))
 
 
 def test_what_is_asked_is_known_by_name() -> None:

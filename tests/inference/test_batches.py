@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from densevid.inference.batches import ModelInput
-from densevid.inference.captioner import Batches, Captioner
+from densevid.inference.batches import Batches, ModelInput
+from densevid.inference.captioner import Captioner
 from densevid.inference.nms import best
 from densevid.tracks import Clock
 from helpers.random_models import random_model, random_track

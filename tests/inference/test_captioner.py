@@ -16,10 +16,10 @@ from densevid.data.vocabulary import INIT
 from densevid.errors import InputError
 from densevid.events import Event
 from densevid.inference.captioner import Captioner
-from densevid.inference.explain import masks_of_anchors
 from densevid.inference.generator import CaptionGenerator, GeneratorLimits
 from densevid.inference.nms import best
 from densevid.tracks import FeatureTrack
+from helpers.anchor_masks import masks_of_anchors
 from helpers.random_models import random_model, random_track
 
 VARIANTS: list[tuple[dict[str, Any], dict[str, Any]]] = [

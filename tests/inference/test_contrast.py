@@ -112,7 +112,9 @@ def test_a_confidence_asks_what_the_network_said_and_long_videos_keep_it() -> No
         told = []
         for weight in (0.0, 1.0):
             captioner = Captioner(random_model({}, {"contrast_weight": weight, "suppression_iou": 1.0}))
-            (events,) = LongVideoCaptioner(captioner, calibration=calibration).tell([random_track(steps, steps)])
+            (events,) = LongVideoCaptioner(captioner, calibration=calibration).caption_many(
+                [random_track(steps, steps)]
+            )
             told.append({(round(event.start, 4), round(event.end, 4)): event.score for event in events})
         shared = told[0].keys() & told[1].keys()
         assert len(shared) > 5
@@ -124,7 +126,7 @@ def test_a_long_video_with_windows_in_which_nothing_is_proposed() -> None:
     asked = {"contrast_weight": 1.0, "min_proposals": 0, "min_before_suppression": 0}
     for threshold in np.linspace(0.3, 0.8, 11):
         captioner = Captioner(random_model({}, asked | {"score_threshold": float(threshold)}), steps_at_once=40)
-        (events,) = LongVideoCaptioner(captioner).tell([random_track(300, 1)])
+        (events,) = LongVideoCaptioner(captioner).caption_many([random_track(300, 1)])
         assert events
 
 
@@ -134,6 +136,6 @@ def test_a_summary_without_a_calibration_asks_how_sure_the_network_is() -> None:
     for weight in (0.0, 1.0):
         captioner = Captioner(random_model({}, {"contrast_weight": weight}))
         rules = SummaryRules(least_confidence=0.5, worth="score")
-        (events,) = LongVideoCaptioner(captioner, summary=rules).tell([track])
+        (events,) = LongVideoCaptioner(captioner, summary=rules).caption_many([track])
         told.append(events)
     assert all(told) and all(event.score > 0.5 for events in told for event in events)

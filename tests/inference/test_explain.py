@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,9 +17,14 @@ from densevid.errors import InputError
 from densevid.inference.captioner import Captioner
 from densevid.inference.explain import Explanation, explain, watched_attention
 from densevid.inference.explain_window import Candidates, ProposalRef
+from densevid.inference.long_video import LongVideoCaptioner
+from densevid.inference.windows import Windows
 from densevid.model.attention import MultiHeadAttention
 from densevid.model.masked_transformer import MaskedTransformer
-from densevid.pipeline.selection import ChosenEvents, EventRequest, chosen_events
+from densevid.pipeline.captioner import VideoCaptioner
+from densevid.pipeline.model_registry import InstalledModel
+from densevid.pipeline.request import EventRequest
+from densevid.pipeline.result import CaptionResult
 from densevid.tracks import Clock, FeatureTrack
 
 STEPS, LAYERS, HEADS = 20, 3, 2
@@ -164,10 +170,14 @@ def turned_round(**model: object) -> LoadedModel:
     return replace(loaded_model(**model), calibration=table)
 
 
-def timeline(loaded: LoadedModel, video: FeatureTrack, choice: EventRequest) -> tuple[ChosenEvents, list[ProposalRef]]:
-    chosen = chosen_events(loaded, Captioner(loaded), video, choice)
-    pairs = zip(chosen.origins, chosen.events, strict=True)
-    return chosen, [ProposalRef(first, anchor, event) for (first, anchor), event in pairs]
+def timeline(
+    loaded: LoadedModel, video: FeatureTrack, request: EventRequest
+) -> tuple[CaptionResult, list[ProposalRef]]:
+    captioner = VideoCaptioner(InstalledModel("one", Path(__file__).parent), device="cpu")
+    captioner.__dict__["loaded"] = loaded
+    result = captioner.caption_track(video, request)
+    pairs = zip(result.detections, result, strict=True)
+    return result, [ProposalRef(found.window, found.anchor, event) for found, event in pairs]
 
 
 @pytest.mark.parametrize("steps", [STEPS, 120], ids=["short", "long"])
@@ -182,7 +192,7 @@ def test_the_events_of_the_timeline_are_explained_the_surest_first(choice: Event
     confidence = [proposal.confidence for proposal in found.confident]
     assert confidence[0] == max(event.score for event in chosen.events)
     assert confidence == sorted(confidence, reverse=True)
-    masks = dict(zip(chosen.events, chosen.masks, strict=True))
+    masks = {event: found.mask for event, found in zip(chosen, chosen.detections, strict=True)}
     for proposal in found.confident:
         assert proposal.event.score == proposal.confidence and " ".join(proposal.words) == proposal.event.sentence
         np.testing.assert_allclose(proposal.mask_T, masks[proposal.event].values, atol=6e-4)
@@ -255,3 +265,19 @@ def test_words_are_those_of_the_timeline_though_others_would_be_said_now() -> No
     event = replace(told[0].event, sentence="his dog walks")
     (proposal,) = explain(loaded, track(), [replace(told[0], event=event)]).confident
     assert proposal.words == ("his", "dog", "walks") and proposal.attention_LHWT.shape[2] == 3
+
+
+@pytest.mark.parametrize("steps", [STEPS, 120], ids=["short", "long"])
+def test_windows_kept_of_captioning_are_explained_as_if_computed_anew(steps: int) -> None:
+    loaded, video = loaded_model(), track(steps)
+    long = LongVideoCaptioner.build(Captioner(loaded), top=3, keep=True)
+    found = long.finished(next(long.captioned([video]))).by_time()
+    assert set(long.kept) == set(Windows.over(video, 24).starts)
+    rows = zip(found.first_P.tolist(), found.anchor_P.tolist(), found.events(), strict=True)
+    shown = [ProposalRef(*row) for row in rows]
+    computed, kept = explain(loaded, video, shown), explain(loaded, video, shown, kept=long.kept)
+    assert len(kept.proposals) == len(computed.proposals) > 3
+    for ours, theirs in zip(kept.proposals, computed.proposals, strict=True):
+        assert ours.event == theirs.event and ours.words == theirs.words
+        np.testing.assert_allclose(ours.mask_T, theirs.mask_T, atol=1e-5)
+        np.testing.assert_allclose(ours.attention_LHWT, theirs.attention_LHWT, atol=1e-5)

@@ -13,13 +13,13 @@ import pytest
 from densevid.events import Event
 from densevid.inference.captioner import Captioner
 from densevid.inference.confidence import Calibration
-from densevid.inference.explain import masks_of_anchors
 from densevid.inference.fitting.calibration import fit_calibration
 from densevid.inference.fitting.logistic import LogisticCurve
 from densevid.inference.long_video import LongVideoCaptioner
 from densevid.inference.summary import SummaryRules
 from densevid.inference.windows import Windows
 from densevid.tracks import FeatureTrack
+from helpers.anchor_masks import masks_of_anchors
 from helpers.random_models import random_model, random_track
 
 RULES = SummaryRules(most=4, least_confidence=0.1, overlap=0.2, steps_each=40)
@@ -40,16 +40,16 @@ def rounded(events: list[Event]) -> list[tuple[object, ...]]:
 
 def test_a_video_of_one_window_is_told_as_ever(captioner: Captioner) -> None:
     tracks = [random_track(steps, seed=steps) for steps in (40, 7, 23)]
-    assert list(LongVideoCaptioner(captioner).tell(tracks)) == list(captioner.caption_many(tracks))
+    assert list(LongVideoCaptioner(captioner).caption_many(tracks)) == list(captioner.caption_many(tracks))
 
 
 def test_short_and_long_videos_together_are_told_as_alone(captioner: Captioner) -> None:
     tracks = [random_track(steps, seed=steps) for steps in (30, 39, 95, 41, 12, 200, 5)]
     for summary in (None, RULES):
         teller = LongVideoCaptioner(captioner, summary=summary, calibration=CALIBRATION)
-        together = list(teller.tell(tracks))
+        together = list(teller.caption_many(tracks))
         for events, track in zip(together, tracks, strict=True):
-            (alone,) = teller.tell([track])
+            (alone,) = teller.caption_many([track])
             assert rounded(events) == rounded(alone)
 
 
@@ -57,7 +57,7 @@ def test_anchors_are_those_of_the_window_that_an_event_was_found_in() -> None:
     """Looked up there, an anchor's mask, which is 0 or 1, ends where its event does."""
     loaded = random_model({"mask": "discrete"})
     tracks = [random_track(steps, seed=steps) for steps in (30, 39, 95, 12, 200)]
-    for track, told in zip(tracks, LongVideoCaptioner(Captioner(loaded)).told(tracks), strict=True):
+    for track, told in zip(tracks, LongVideoCaptioner(Captioner(loaded)).captioned(tracks), strict=True):
         size = min(len(track), 40)
         for first, anchor, span in zip(told.first_P, told.anchor_P, told.reported_P2, strict=True):
             part = Windows((int(first),), size, len(track)).part(track, 0)
@@ -68,8 +68,10 @@ def test_anchors_are_those_of_the_window_that_an_event_was_found_in() -> None:
 
 def test_a_summary_is_part_of_what_is_found_and_in_order(captioner: Captioner) -> None:
     tracks = [random_track(steps, seed=steps) for steps in (40, 31, 170)]
-    dense = [{(e.start, e.end, e.sentence) for e in events} for events in LongVideoCaptioner(captioner).tell(tracks)]
-    summaries = list(LongVideoCaptioner(captioner, summary=RULES, calibration=CALIBRATION).tell(tracks))
+    dense = [
+        {(e.start, e.end, e.sentence) for e in events} for events in LongVideoCaptioner(captioner).caption_many(tracks)
+    ]
+    summaries = list(LongVideoCaptioner(captioner, summary=RULES, calibration=CALIBRATION).caption_many(tracks))
     for events, found, track in zip(summaries, dense, tracks, strict=True):
         assert 1 <= len(events) <= RULES.count(len(track))
         assert {(e.start, e.end, e.sentence) for e in events} <= found
@@ -82,19 +84,19 @@ def test_the_networks_own_score_can_choose(captioner: Captioner, steps: int) -> 
     """A curve that trusts what the network does not: confidence chooses the worst scored event, the score the best."""
     contrary = replace(CALIBRATION, proposal=LogisticCurve(("logit",), (-1.0,), 0.0))
     track, rules = random_track(steps, seed=steps), replace(RULES, top=1)
-    (found,) = LongVideoCaptioner(captioner).tell([track])
+    (found,) = LongVideoCaptioner(captioner).caption_many([track])
     scores = {(event.start, event.end): event.score for event in found}
     for worth, wanted in (("confidence", min), ("score", max)):
         teller = LongVideoCaptioner(captioner, summary=replace(rules, worth=worth), calibration=contrary)
-        ((event,),) = teller.tell([track])
+        ((event,),) = teller.caption_many([track])
         assert scores[event.start, event.end] == pytest.approx(wanted(scores.values()))
 
 
 def test_an_event_is_as_sure_in_the_dense_list_as_in_the_summary(captioner: Captioner) -> None:
     """Of short videos and long ones; without a calibration the dense list has the scores of a benchmark."""
     tracks = [random_track(steps, seed=steps) for steps in (40, 31, 170)]
-    dense = list(LongVideoCaptioner(captioner, calibration=CALIBRATION).tell(tracks))
-    summaries = list(LongVideoCaptioner(captioner, summary=RULES, calibration=CALIBRATION).tell(tracks))
+    dense = list(LongVideoCaptioner(captioner, calibration=CALIBRATION).caption_many(tracks))
+    summaries = list(LongVideoCaptioner(captioner, summary=RULES, calibration=CALIBRATION).caption_many(tracks))
     for everything, events in zip(dense, summaries, strict=True):
         assert events and set(rounded(events)) < set(rounded(everything))
     for everything, raw in zip(dense[:2], captioner.caption_many(tracks[:2]), strict=True):
@@ -107,7 +109,7 @@ def test_an_event_is_as_sure_in_the_dense_list_as_in_the_summary(captioner: Capt
 def test_where_nothing_is_proposed_the_dense_list_has_the_video_without_any_confidence() -> None:
     captioner = Captioner(random_model(inference={"score_threshold": 1.0, "min_proposals": 0}))
     for track in (random_track(30), random_track(100)):
-        (told,) = LongVideoCaptioner(captioner, calibration=CALIBRATION).tell([track])
+        (told,) = LongVideoCaptioner(captioner, calibration=CALIBRATION).caption_many([track])
         assert told and all(event.score < 0.01 for event in told)
 
 
@@ -117,9 +119,9 @@ def test_where_nothing_is_sure_nothing_is_said(captioner: Captioner, monkeypatch
     caption = generator.caption_proposals
     monkeypatch.setattr(generator, "caption_proposals", lambda *given: spoken.append(len(given[1])) or caption(*given))
     sceptic = LongVideoCaptioner(captioner, summary=replace(RULES, least_confidence=0.999), calibration=CALIBRATION)
-    assert list(sceptic.tell([random_track(30), random_track(120), random_track(1)])) == [[], [], []]
+    assert list(sceptic.caption_many([random_track(30), random_track(120), random_track(1)])) == [[], [], []]
     assert not any(spoken), "what is not in the summary is never captioned"
-    (three,) = LongVideoCaptioner(captioner, summary=replace(RULES, top=3), calibration=CALIBRATION).tell(
+    (three,) = LongVideoCaptioner(captioner, summary=replace(RULES, top=3), calibration=CALIBRATION).caption_many(
         [random_track(40)]
     )
     assert len(three) <= 3 and sum(spoken) == len(three)
@@ -129,7 +131,7 @@ def test_an_event_may_be_dropped_after_it_was_captioned(captioner: Captioner) ->
     doubts = replace(CALIBRATION, event=LogisticCurve(("confidence", "log_probability"), (1.0, 5.0), 0.0))
     tracks = [random_track(40, seed=seed) for seed in range(4)]
     sure, unsure = (
-        sum(map(len, LongVideoCaptioner(captioner, summary=RULES, calibration=each).tell(tracks)))
+        sum(map(len, LongVideoCaptioner(captioner, summary=RULES, calibration=each).caption_many(tracks)))
         for each in (CALIBRATION, doubts)
     )
     assert unsure < sure
@@ -138,7 +140,9 @@ def test_an_event_may_be_dropped_after_it_was_captioned(captioner: Captioner) ->
 def test_windows_tell_a_repeated_video_again_and_again(captioner: Captioner) -> None:
     once = random_track(60, seed=4)
     again = FeatureTrack(np.tile(once.values, (8, 1)), once.clock, once.streams)
-    (events,) = LongVideoCaptioner(captioner, summary=replace(RULES, most=50), calibration=CALIBRATION).tell([again])
+    (events,) = LongVideoCaptioner(captioner, summary=replace(RULES, most=50), calibration=CALIBRATION).caption_many(
+        [again]
+    )
     middle = {(round(e.start % 30, 2), round(e.seconds, 2)) for e in events if 60 <= e.start < 90}
     later = {(round(e.start % 30, 2), round(e.seconds, 2)) for e in events if 120 <= e.start < 150}
     assert middle and len(middle & later) >= 0.7 * len(middle)
@@ -149,16 +153,16 @@ def test_the_release_reads_its_first_window_unless_asked() -> None:
     track = random_track(120)
     settings = {"min_before_suppression": 20, "suppression_iou": 0.7}
     first, everything = (Captioner(random_model(model, {"read": read, **settings})) for read in ("auto", "all"))
-    assert list(LongVideoCaptioner(first).tell([track])) == [first.caption(track)]
-    (told,) = LongVideoCaptioner(everything).tell([track])
+    assert list(LongVideoCaptioner(first).caption_many([track])) == [first.caption(track)]
+    (told,) = LongVideoCaptioner(everything).caption_many([track])
     assert max(event.end for event in told) > 40
 
 
 def test_a_long_video_in_which_nothing_is_proposed_is_told_by_its_windows() -> None:
     captioner = Captioner(random_model(inference={"score_threshold": 1.0, "min_proposals": 0}))
-    (told,) = LongVideoCaptioner(captioner).tell([random_track(100)])
+    (told,) = LongVideoCaptioner(captioner).caption_many([random_track(100)])
     assert told and all(event.seconds == 20 and event.score == 1 for event in told)
-    assert list(LongVideoCaptioner(captioner, summary=RULES).tell([random_track(100)])) == [[]]
+    assert list(LongVideoCaptioner(captioner, summary=RULES).caption_many([random_track(100)])) == [[]]
 
 
 TEN_HOURS = """
@@ -181,7 +185,7 @@ values = np.lib.stride_tricks.sliding_window_view(row, 512)  # 72,000 steps that
 teller = LongVideoCaptioner(captioner, summary=SummaryRules(most=2, least_confidence=0.0))
 def told(steps):
     track = FeatureTrack(values[:steps], Clock.uniform(0.5), (("one", 512),))
-    (events,) = teller.tell([track])
+    (events,) = teller.caption_many([track])
     return events[-1].end, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 _, before = told(5_000)
 end, after = told(72_000)
@@ -203,6 +207,6 @@ def test_a_calibration_is_fitted_from_what_the_captioner_says(captioner: Caption
     fitted = fit_calibration(captioner, tracks, {**truth, "elsewhere": [Event(0, 1, "")]})
     assert fitted.fitted["videos"] == 30 and fitted.fitted["proposals"] > fitted.fitted["events"] > 10
     assert Calibration.of_table(fitted.as_table()) == fitted
-    confident = list(LongVideoCaptioner(captioner, summary=RULES, calibration=fitted).tell(tracks.values()))
+    confident = list(LongVideoCaptioner(captioner, summary=RULES, calibration=fitted).caption_many(tracks.values()))
     said = [event.score for events in confident for event in events]
     assert 0 < np.mean(said) < 1

@@ -112,7 +112,7 @@ def test_when_all_are_bad_nothing_is_written(folder: Path, capsys: pytest.Captur
 def test_an_interrupt_keeps_what_is_finished(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tell = LongVideoCaptioner.tell
+    tell = LongVideoCaptioner.caption_many
 
     def interrupted(self: LongVideoCaptioner, tracks: Any) -> Any:
         (track,) = tracks
@@ -121,7 +121,7 @@ def test_an_interrupt_keeps_what_is_finished(
         return tell(self, [track])
 
     monkeypatch.setattr(Captioner, "videos_at_once", 1)
-    monkeypatch.setattr(LongVideoCaptioner, "tell", interrupted)
+    monkeypatch.setattr(LongVideoCaptioner, "caption_many", interrupted)
     assert main(command(folder)) == 130
     assert list(results(folder)) == ["a"] and "interrupted" in capsys.readouterr().err
 

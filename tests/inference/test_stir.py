@@ -64,8 +64,8 @@ def test_a_confidence_that_has_seen_stills_asks_how_much_they_stir() -> None:
     rules = SummaryRules.of(captioner.config.inference, captioner.config.model.window)
     teller = LongVideoCaptioner(captioner, summary=rules, calibration=again)
     tracks = [*moving.values(), *stills.values()]
-    together = [told.score_P for told in teller.told(tracks)]
-    alone = [next(iter(teller.told([track]))).score_P for track in tracks]
+    together = [told.score_P for told in teller.captioned(tracks)]
+    alone = [next(iter(teller.captioned([track]))).score_P for track in tracks]
     for first, second in zip(together, alone, strict=True):
         np.testing.assert_allclose(first, second, atol=1e-5)
     surest = [max(scores, default=0.0) for scores in together]

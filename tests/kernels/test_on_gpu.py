@@ -147,7 +147,7 @@ def check_confidence_asks_whether_anything_happens(windows: str) -> None:
 
     def told(device: str) -> list[CaptionedVideo]:
         made = Captioner(loaded, device=torch.device(device), precision="float32")
-        return list(LongVideoCaptioner(made, summary=rules, calibration=calibration).told(tracks))
+        return list(LongVideoCaptioner(made, summary=rules, calibration=calibration).captioned(tracks))
 
     for ours, theirs in zip(told("cuda"), told("cpu"), strict=True):
         assert len(theirs.score_P)

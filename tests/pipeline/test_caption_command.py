@@ -20,7 +20,7 @@ from densevid.cli import main
 from densevid.data.extraction import extract_many
 from densevid.events import read_events
 from densevid.inference.segments import unseen
-from densevid.pipeline.selection import EventRequest
+from densevid.pipeline.request import EventRequest
 from densevid.tracks import Clock, FeatureTrack
 from helpers.made_videos import constant, make_video
 
@@ -109,7 +109,7 @@ def test_a_folder_goes_on_past_failures_and_has_an_index(tmp_path, clip, capsys)
     shutil.copy(clip, folder / "a <i>name.mp4")
     shutil.copy(clip, folder / "deep" / "b.mp4")
     (folder / "broken.mp4").write_text("this is no video\n" * 100)
-    assert main(["caption", str(folder), "--out", str(tmp_path / "out")]) == 2
+    assert main(["caption", str(folder), "--out", str(tmp_path / "out")]) == 1
     said = capsys.readouterr()
     assert said.err.count("\n") == 1 and "broken.mp4: not a video (no format is recognised)" in said.err
     assert "broken: failed" in said.out and "2 of 3 videos captioned" in said.out
@@ -149,7 +149,7 @@ def test_a_store_is_captioned_without_its_videos(tmp_path, clip, capsys) -> None
 @pytest.mark.parametrize("flags", [["--format", "json,mp4"], ["--burn"], ["--web"]])
 def test_an_mp4_of_features_is_refused_before_the_work(flags, tmp_path, clip, monkeypatch, capsys) -> None:
     extract_many([clip], tmp_path / "store", backbone="appearance", workers=1)
-    monkeypatch.setattr("densevid.pipeline.batch_job.CaptionRun.run", None)
+    monkeypatch.setattr("densevid.pipeline.batch_job.CaptionJob.run", None)
     assert main(["caption", str(tmp_path / "store"), *flags]) == 2
     assert capsys.readouterr().err.startswith("densevid: features alone have no pictures to make an mp4 of: leave out")
 

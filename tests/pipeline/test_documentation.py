@@ -54,7 +54,7 @@ def test_every_format_is_told_and_no_other() -> None:
     assert told.keys() == WRITERS.keys()
     for name, (endings, _) in WRITERS.items():
         assert all(f"`.{ending}`" in told[name] for ending in endings), name
-    paragraph = re.search(r"^Formats: .*?(?=^\S+ and events are kept)", caption.__doc__ or "", re.M | re.S)
+    paragraph = re.search(r"^Formats: .*?(?=^\S+ and results are kept)", caption.__doc__ or "", re.M | re.S)
     assert paragraph and all(re.search(rf"\b{name}\b", paragraph[0]) for name in WRITERS)
     parser = argparse.ArgumentParser()
     caption.add_arguments(parser)

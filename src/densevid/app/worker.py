@@ -21,6 +21,7 @@ from pathlib import Path
 
 from densevid.app.job import FORMATS, STAGES, Job, State
 from densevid.app.settings import Settings
+from densevid.errors import ExitCode
 from densevid.progress import duration
 
 LAUNCH = Path(__file__).with_name("launch.py")
@@ -120,7 +121,6 @@ async def _read_lines(stream: asyncio.StreamReader, on_line: OnLine, others: deq
 
 PROBE_SECONDS = 120.0
 ATTEMPTS = 2  # a job whose process was killed from outside is tried once more
-BAD_INPUT = 2  # the exit code of every densevid command for it
 
 
 async def work_on(job: Job, settings: Settings) -> None:
@@ -150,7 +150,7 @@ async def _attempt(job: Job, settings: Settings) -> None:
         "DENSEVID_MAX_PIXELS": str(settings.limits.pixels),  # a size can change behind what the probe has seen
     }
     outcome = await run_process(command, _progress_of(job), settings.limits.job_seconds, variables)
-    if outcome.code == 0 and all(job.result(format).is_file() for format in FORMATS):
+    if outcome.code in (ExitCode.DONE, ExitCode.PARTIAL) and all(job.result(format).is_file() for format in FORMATS):
         job.end(State.DONE)
     else:
         _fail_or_repeat(job, outcome)
@@ -185,7 +185,7 @@ def _fail_or_repeat(job: Job, outcome: Outcome) -> None:
         job.end(
             State.FAILED, f"the work on it was killed {job.attempts} times (signal {-outcome.code}): out of memory?"
         )
-    elif outcome.code == BAD_INPUT and outcome.last_line:
+    elif outcome.code == ExitCode.INVALID and outcome.last_line:
         job.end(State.FAILED, _without_paths(job, outcome.last_line))
     else:
         job.end(State.FAILED, f"the work on it ended with exit code {outcome.code} and without a result")

@@ -1,33 +1,33 @@
-"""Caption videos: find their events, say what happens in each, and write a timeline page, subtitles and more.
+"""Caption videos: find their events, describe each in a sentence, and write a timeline page, subtitles and more.
 
 VIDEO is a file, FOLDER is searched for videos (its folders too), LIST is a .txt file with a path a line, STORE is a
 feature store. The timeline is printed, and NAME.densevid.html, .vtt and .json are written next to the video or in DIR.
 
 Examples:
   densevid caption video.mp4
-  densevid caption video.mp4 --open                              (and look at the page)
+  densevid caption video.mp4 --open                              (and open the page)
   densevid caption videos/ --out captions                        (one line each, and an index page)
   densevid caption video.mp4 --format srt,chapters,csv
-  densevid caption video.mp4 --top 3                             (a story of at most 3 events, sure or not)
+  densevid caption video.mp4 --top 3                             (at most 3 events, whatever their confidence)
   densevid caption video.mp4 --burn                              (an mp4 with the sentences in the pictures)
   densevid caption old.avi --web                                 (a page that plays in every browser)
-  densevid caption video.mp4 --explain                           (what the model saw: masks, where words looked)
+  densevid caption video.mp4 --explain                           (event masks, and the attention of each word)
   densevid caption video.mp4 --segments spans.txt                (lines of start and end; or .json, .srt, .vtt, .csv)
-  densevid caption v_1.mp4 --references val_1.json --explain     (beside what people said, with the recall curve)
+  densevid caption v_1.mp4 --references val_1.json --explain     (beside annotations, with the recall curve)
   densevid caption features/ --model runs/mine/model --dense --out captions
 
-Which events: by default few that follow each other, those the model is confident about. --top N: a story of at most N
-events that hardly overlap, however unsure (fewer where no more fit). --dense: all, overlapping ones too. --segments:
-given spans, of which no confidence is said. One of the three at a time.
+Which events: by default a summary, few events that follow each other and that the model is confident about. --top N: at
+most N events that hardly overlap, whatever their confidence (fewer where no more fit). --dense: all events, overlapping
+ones too. --segments: given spans, which have no confidence. One of the three at a time.
 
 Formats: html (the page; --embed puts the video inside), vtt, srt, json (ActivityNet's form and our details), csv,
 chapters (ffmpeg's metadata and lines for a YouTube description), mp4 (with a subtitle track, or --burn; --web).
-Features and events are kept in a cache (DENSEVID_CACHE, or densevid in the user's cache folder, at most
-DENSEVID_CACHE_BYTES), so a second run is fast and a run that was stopped goes on where it was.
+Features and results are kept in a cache (DENSEVID_CACHE, or densevid in the user's cache folder, at most
+DENSEVID_CACHE_BYTES), so a second run is fast, and a run that was stopped goes on where it was.
 `--progress jsonl` writes {"stage": "decode|features|events|sentences|files", "done": 0..1}, one a line, to stderr.
 
-Exit code: 0 every video is captioned; 2 some video or given span cannot be (a line on stderr, the others are); 130
-interrupted.
+Exit code: 0 every video is captioned; 1 some video or given span cannot be, or a part of a video cannot be read (a line
+on stderr each), the others are captioned; 2 none is captioned; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from densevid.errors import InputError, one_line, printable
+from densevid.errors import ExitCode, InputError, one_line, printable
 
 if TYPE_CHECKING:
     from densevid.commands.stage_progress import NoStages
     from densevid.export.terminal_timeline import Look
-    from densevid.pipeline.batch_job import CaptionRun, Outcome
+    from densevid.pipeline.batch_job import CaptionJob, Outcome
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,59 +51,63 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("inputs", nargs="+", metavar="VIDEO|FOLDER|LIST|STORE", help="what to caption")
     parser.add_argument("--out", type=Path, metavar="DIR", help="where files go (default: next to each video)")
     parser.add_argument("--format", default="html,vtt,json", metavar="A,B", help="html,vtt,srt,json,chapters,csv,mp4")
-    parser.add_argument("--top", type=int, metavar="N", help="a story of at most N events that hardly overlap")
-    parser.add_argument("--dense", action="store_true", help="every event that is proposed, overlapping ones too")
+    parser.add_argument("--top", type=int, metavar="N", help="at most N events that hardly overlap")
+    parser.add_argument("--dense", action="store_true", help="every event, overlapping ones too")
     parser.add_argument("--segments", type=Path, metavar="FILE", help="caption these spans, propose nothing")
-    parser.add_argument("--model", metavar="NAME|DIR", help="an installed model or a model folder (default: ours)")
     parser.add_argument(
-        "--references", action="append", default=[], metavar="FILE", help="what people said, to compare"
+        "--model", metavar="NAME|DIR", help="an installed model or a model folder (default: the bundled one)"
     )
+    parser.add_argument("--references", action="append", default=[], metavar="FILE", help="annotations to compare with")
     parser.add_argument("--embed", action="store_true", help="put the video into the page, one file to send")
     parser.add_argument("--burn", action="store_true", help="mp4: write the sentences into the pictures")
+    parser.add_argument("--web", action="store_true", help="mp4: encode what browsers do not play; the page plays it")
+    parser.add_argument("--title", metavar="TEXT", help="of a single video (default: the name of its file)")
     parser.add_argument(
-        "--web", action="store_true", help="mp4: encode anew what browsers do not play; the page shows it"
+        "--explain", action="store_true", help="figures of masks and attention, as .png and in the page"
     )
-    parser.add_argument("--title", metavar="TEXT", help="what a single video is called (default: as its file)")
-    parser.add_argument("--explain", action="store_true", help="figures of what the model saw, as .png and in the page")
-    parser.add_argument("--open", action="store_true", help="show the page in the browser when it is done")
+    parser.add_argument("--open", action="store_true", help="open the page in the browser when it is done")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="where to run (auto)")
-    parser.add_argument("--no-cache", action="store_true", help="neither use nor keep features and events")
-    parser.add_argument("--progress", choices=("bar", "jsonl", "none"), default="bar", help="how it is told (bar)")
+    parser.add_argument("--no-cache", action="store_true", help="neither use nor keep features and results")
+    parser.add_argument(
+        "--progress", choices=("bar", "jsonl", "none"), default="bar", help="how progress is shown (bar)"
+    )
 
 
-def run(args: argparse.Namespace) -> int:
-    """Caption everything that is named; what went wrong is told in the end, whatever the end is."""
+def run(args: argparse.Namespace) -> ExitCode:
+    """Caption all inputs; failures are reported at the end, however the run ends."""
     job, failures = _prepared(args)
     for line in job.check():
-        _complain(line)
+        _report(line)
     single = len(job.inputs) == 1 and not failures
     try:
         _caption_all(job, args.progress, single)
         page = _write_index(job, failures) or next((f for f in job.outcomes[-1].files if f.suffix == ".html"), None)
-        _tell_files(job, page, single)
+        _print_files(job, page, single)
         if args.open and page:
-            _show(page)
+            _open(page)
     finally:
         failures += [outcome.failure for outcome in job.outcomes if outcome.failure]
         for failure in failures:
-            _complain(failure)
-    return 2 if failures else 0
+            _report(failure)
+    if not any(outcome.result is not None for outcome in job.outcomes):
+        return ExitCode.INVALID
+    return ExitCode.PARTIAL if failures or not all(o.is_whole for o in job.outcomes) else ExitCode.DONE
 
 
-def _caption_all(job: CaptionRun, progress: str, single: bool) -> None:
+def _caption_all(job: CaptionJob, progress: str, single: bool) -> None:
     from densevid.export.terminal_timeline import Look
 
     look = Look.of_stdout()
-    with _watch(progress, len(job.inputs)) as on_progress:
+    with _progress(progress, len(job.inputs)) as on_progress:
         for outcome in job.run(on_progress):
             if text := _timeline(outcome, look) if single else _line(outcome):
                 on_progress.line(text)
             for line in outcome.warnings:
-                _complain(line)
+                _report(line)
 
 
-def _write_index(job: CaptionRun, failures: list[str]) -> Path | None:
-    """The index; that it cannot be written takes nothing from the videos, which are done."""
+def _write_index(job: CaptionJob, failures: list[str]) -> Path | None:
+    """The index; where it cannot be written, that is one more failure."""
     try:
         return job.write_index()
     except InputError as error:
@@ -113,54 +117,59 @@ def _write_index(job: CaptionRun, failures: list[str]) -> Path | None:
     return None
 
 
-def _show(page: Path) -> None:
+def _open(page: Path) -> None:
     import webbrowser
 
     if not webbrowser.open(page.resolve().as_uri()):
-        _complain(f"no browser could be started; the page is {page}")
+        _report(f"no browser could be started; the page is {page}")
 
 
-def _prepared(args: argparse.Namespace) -> tuple[CaptionRun, list[str]]:
-    """Everything that can be refused before any work, and the inputs."""
+def _prepared(args: argparse.Namespace) -> tuple[CaptionJob, list[str]]:
+    """The job, and a line for each argument that cannot be used; raises on what makes the whole command wrong."""
     from densevid.data.annotations import read_annotations
-    from densevid.pipeline.batch_job import CaptionOptions, CaptionRun
+    from densevid.pipeline.batch_job import CaptionJob, CaptionOptions
     from densevid.pipeline.cache import Cache
     from densevid.pipeline.captioner import VideoCaptioner
-    from densevid.pipeline.given_spans import read_spans
     from densevid.pipeline.inputs import find_inputs
     from densevid.pipeline.model_registry import find_model
     from densevid.pipeline.outputs import RenderOptions, chosen_formats
-    from densevid.pipeline.selection import EventRequest
+    from densevid.pipeline.request import EventRequest, read_spans
 
-    formats = chosen_formats(_formats_asked_for(args))
-    choice = EventRequest.of(args.top, args.dense, None if args.segments is None else ())
+    formats = chosen_formats(_formats(args))
+    request = EventRequest.of(args.top, args.dense, None if args.segments is None else ())
     model = find_model(args.model)
     if args.explain:
-        import matplotlib  # noqa: F401  # missing: told before the work
+        import matplotlib  # noqa: F401  # an error before the work
     if args.out is not None and args.out.exists() and not args.out.is_dir():
         raise InputError(f"--out {args.out}: it is a file; name a folder")
     inputs, refused = find_inputs(args.inputs)
     if not inputs:
         raise InputError("; ".join(refused) or "no video was named")
-    spans = None if args.segments is None else read_spans(args.segments, [given.known_as for given in inputs])
     if args.title is not None and len(inputs) + len(refused) > 1:
         raise InputError(f"--title is for one video, here are {len(inputs) + len(refused)}; leave it out")
-    manner = RenderOptions(args.embed, args.burn, args.web)
-    references = read_annotations(args.references).events if args.references else None
-    wishes = CaptionOptions(choice, formats, args.out, manner, args.explain, spans, references, args.title)
+    options = CaptionOptions(
+        request=request,
+        formats=formats,
+        out=args.out,
+        render=RenderOptions(args.embed, args.burn, args.web),
+        explain=args.explain,
+        spans=None if args.segments is None else read_spans(args.segments, [given.known_as for given in inputs]),
+        references=read_annotations(args.references).events if args.references else None,
+        title=args.title,
+    )
     captioner = VideoCaptioner(model, device=args.device, cache=Cache(None) if args.no_cache else None)
-    return CaptionRun(captioner, inputs, wishes), refused
+    return CaptionJob(captioner, inputs, options), refused
 
 
-def _formats_asked_for(args: argparse.Namespace) -> str:
-    """Those that are named, and those that other flags are about."""
+def _formats(args: argparse.Namespace) -> str:
+    """The formats that are named, and those that other flags are about."""
     named = [args.format]
     named += ["mp4"] if args.burn or args.web else []
     named += ["html"] if args.embed or args.open else []
     return ",".join(named)
 
 
-def _watch(kind: str, videos: int) -> NoStages:
+def _progress(kind: str, videos: int) -> NoStages:
     from densevid.commands.stage_progress import NoStages, StageBar, StageLines
 
     kinds: dict[str, type[NoStages]] = {"bar": StageBar, "jsonl": StageLines, "none": NoStages}
@@ -171,16 +180,14 @@ def _timeline(outcome: Outcome, look: Look) -> str:
     """The whole timeline of a single video; of an empty summary also how to see more."""
     from densevid.export.subtitles import clock
     from densevid.export.terminal_timeline import terminal_timeline
-    from densevid.pipeline.selection import EventRequest
+    from densevid.pipeline.request import EventRequest
 
-    captioned = outcome.captioned
-    if captioned is None:
+    result = outcome.result
+    if result is None:
         return ""
-    title = f"{printable(captioned.title)}, {clock(captioned.duration)}"
-    lines = terminal_timeline(captioned.events, captioned.duration, look, confidence=captioned.judged)
-    hint = (
-        "" if captioned.events or captioned.chosen != EventRequest().text else "; --top 3 shows the best all the same"
-    )
+    title = f"{printable(result.title)}, {clock(result.duration)}"
+    lines = terminal_timeline(result, result.duration, look, confidence=result.request.has_confidence)
+    hint = "" if result or result.request != EventRequest() else "; --top 3 shows the best all the same"
     return f"{title}\n{lines}{hint}"
 
 
@@ -189,39 +196,38 @@ def _line(outcome: Outcome) -> str:
     from densevid.export.terminal_timeline import NOTHING
 
     name = printable(outcome.given.name)
-    if outcome.captioned is None:
+    if outcome.result is None:
         return f"{name}: failed"
-    events = outcome.captioned.events
-    count = f"{len(events)} event{'' if len(events) == 1 else 's'}"
-    first = max(events, key=lambda event: event.score, default=None)
-    return _fitted(f"{name}: {count}, {printable(first.sentence)}" if first else f"{name}: {NOTHING}")
+    count = f"{len(outcome.result)} event{'' if len(outcome.result) == 1 else 's'}"
+    best = outcome.result.best
+    return _fitted(f"{name}: {count}, {printable(best.sentence)}" if best else f"{name}: {NOTHING}")
 
 
 def _fitted(line: str) -> str:
-    """A line that stays one on a screen."""
+    """A line cut to the width of the terminal."""
     from rich.cells import cell_len, chop_cells
 
     width = max(20, shutil.get_terminal_size().columns)
     return f"{chop_cells(line, width - 4)[0]} ..." if sys.stdout.isatty() and cell_len(line) > width else line
 
 
-def _tell_files(job: CaptionRun, page: Path | None, single: bool) -> None:
+def _print_files(job: CaptionJob, page: Path | None, single: bool) -> None:
     files = sorted((file for outcome in job.outcomes for file in outcome.files), key=lambda file: file != page)
     if single and files:
         print("\n" + "\n".join(f"  {printable(str(file))}" for file in files))
     elif page:
-        done = sum(outcome.captioned is not None for outcome in job.outcomes)
+        done = sum(outcome.result is not None for outcome in job.outcomes)
         print(f"\n{done} of {len(job.outcomes)} videos captioned: {printable(str(page))}")
-    _tell_unplayed(job.not_played(), single)
+    _print_not_played(job.not_played(), single)
 
 
-def _tell_unplayed(titles: list[str], single: bool) -> None:
-    """A page that stays black would be a puzzle."""
+def _print_not_played(titles: list[str], single: bool) -> None:
+    """What to do about videos that some browsers show as a black picture."""
     names = printable(", ".join(titles[:3]) + (", ..." if len(titles) > 3 else ""))
     which = names if single else f"{len(titles)} of them ({names})"
     if titles:
         print(f"\nNot every browser plays {which}: add --web for a page that works in all")
 
 
-def _complain(line: str) -> None:
+def _report(line: str) -> None:
     print(f"densevid: {printable(line)}", file=sys.stderr)

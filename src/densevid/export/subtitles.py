@@ -154,13 +154,13 @@ def submission(
     }
 
 
-def table(events: Sequence[Event], *, judged: bool = True) -> str:
-    """A CSV file: start and end in seconds, confidence (empty where nothing was judged), sentence."""
+def table(events: Sequence[Event], *, with_confidence: bool = True) -> str:
+    """A CSV file: start and end in seconds, confidence (empty for given spans), sentence."""
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\r\n")
     rows.writerow(["start", "end", "confidence", "sentence"])
     for event in events:
-        confidence = f"{event.score:.4f}" if judged else ""
+        confidence = f"{event.score:.4f}" if with_confidence else ""
         rows.writerow([f"{event.start:.3f}", f"{event.end:.3f}", confidence, _cell(event.sentence)])
     return text.getvalue()
 

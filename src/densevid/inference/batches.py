@@ -1,17 +1,15 @@
-"""What goes into captioning, one video at a time, and what comes out of it, in steps, before it becomes events.
+"""Tracks in batches: grouped, padded, sent to the device; and the record of one captioned video, in steps.
 
-Tracks of a batch on their way to the device: side by side, zeros where one is shorter, and how long each is.
-
-On a GPU a batch travels on a queue of its own, from memory that the device can fetch by itself, while it still works
-on the batch before. What is stored in half precision travels so, half the bytes, and becomes float32 over there.
+Videos of a batch stand side by side, zeros where one is shorter. On a GPU a batch travels on a stream of its own, from
+pinned memory, while the device works on the batch before. Half precision travels as it is stored and becomes float32 on
+the device.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -25,10 +23,14 @@ from densevid.inference.compat import PaperBehavior
 from densevid.inference.nms import Lengths
 from densevid.tracks import Clock
 
+EVENTS_PER_BATCH = 3000  # about
+VIDEOS_ON_GPU = (16, 64)  # of full length, at least and at most
+VIDEOS_ON_CPU = (4, 4)
+
 
 @dataclass(frozen=True)
 class ModelInput:
-    """What the network reads of a track, found to be numbers, and the clock that times it. Half precision stays."""
+    """The steps of a track that the network reads, checked to be finite, and their clock. Half precision stays."""
 
     values_TF: npt.NDArray[np.float16] | npt.NDArray[np.float32]
     clock: Clock
@@ -36,9 +38,7 @@ class ModelInput:
 
 @dataclass(frozen=True)
 class ModelInputs:
-    """Of the videos of a batch the steps that are read, and of each thing that a confidence asks of them its running
-    total, B x T.
-    """
+    """How many steps of each video of a batch are read; running totals B x T of what a calibration reads of them."""
 
     steps_B: Tensor
     totals: Mapping[str, Tensor] = field(default_factory=dict)
@@ -46,62 +46,92 @@ class ModelInputs:
 
 @dataclass(frozen=True)
 class CaptionedVideo:
-    """The events of one video as they were found, in order of selection: anchor, score, and interval in steps.
+    """The P events of one video in steps, in the order of selection.
 
-    `log_probability_P` is the mean over a sentence's words; `first_P` is the first step of the window that it was found
-    in; `anchor_P` is a number of the grid over the steps read of that window, -1 where no anchor proposed the event.
+    `anchor_P` is the number of an anchor in the grid of the window that begins at step `first_P` (`WHOLE_VIDEO` where
+    no anchor proposed the event). `score_P` is the score the event was selected by, a confidence where the model is
+    calibrated; `proposal_score_P` is the network's own. `log_probability_P` is the mean over the words of a sentence.
+    `masks` has the event mask of each over the steps of its window, if masks were requested.
     """
 
     clock: Clock
     anchor_P: npt.NDArray[np.int64]
     first_P: npt.NDArray[np.int64]
     score_P: npt.NDArray[np.float64]
+    proposal_score_P: npt.NDArray[np.float64]
     reported_P2: npt.NDArray[np.float64]
     log_probability_P: npt.NDArray[np.float64]
     sentences: list[str]
+    masks: list[npt.NDArray[np.float32]] = field(default_factory=list)
 
     def events(self) -> list[Event]:
         """The same in seconds."""
         rows = zip(self.clock.seconds(self.reported_P2).tolist(), self.sentences, self.score_P.tolist(), strict=True)
         return [Event(start, end, sentence, score) for (start, end), sentence, score in rows]
 
+    def take(self, places: npt.NDArray[np.int64]) -> CaptionedVideo:
+        """Some of the events, in the order of `places`."""
+        return CaptionedVideo(
+            self.clock,
+            self.anchor_P[places],
+            self.first_P[places],
+            self.score_P[places],
+            self.proposal_score_P[places],
+            self.reported_P2[places],
+            self.log_probability_P[places],
+            [self.sentences[place] for place in places],
+            [self.masks[place] for place in places] if self.masks else [],
+        )
+
+    def by_time(self) -> CaptionedVideo:
+        """The same in the order of time: by start, of two that start together the longer first."""
+        return self.take(np.lexsort((-self.reported_P2[:, 1], self.reported_P2[:, 0])))
+
+
+class Batches:
+    """Groups videos into batches that suit the device; a fixed `steps` bounds the steps of video in a batch.
+
+    A GPU is busy with few videos of many events, and begins sooner with few; of videos with few events it takes more.
+    So the size of a batch follows from how many events the one before it had; the first is the smallest.
+    """
+
+    def __init__(self, window: int, *, on_gpu: bool, steps: int | None = None) -> None:
+        self.window, self.fixed = window, steps is not None
+        self.fewest, self.most = VIDEOS_ON_GPU if on_gpu else VIDEOS_ON_CPU
+        self.steps = self.fewest * window if steps is None else steps
+
+    def __call__(self, inputs: Iterable[ModelInput]) -> Iterator[list[ModelInput]]:
+        """As many videos as have `steps` steps together, padded to the longest, at least one."""
+        batch: list[ModelInput] = []
+        longest = 0
+        try:
+            for each in inputs:
+                longest = max(longest, len(each.values_TF))
+                if batch and longest * (len(batch) + 1) > self.steps:
+                    yield batch
+                    batch, longest = [], len(each.values_TF)
+                batch.append(each)
+        except Exception:  # a video that cannot be read does not take those before it with it
+            if batch:
+                yield batch
+            raise
+        if batch:
+            yield batch
+
+    def learn(self, videos: int, events: int) -> None:
+        """Choose the size of the next batch from how many events were captioned in how many videos."""
+        if not self.fixed:
+            suits = EVENTS_PER_BATCH * videos // max(1, events)
+            self.steps = min(max(suits, self.fewest), self.most) * self.window
+
 
 def require_numbers(log_probability_P: Tensor, precision: str) -> None:
-    """Refuse what was said where the network computed no numbers: it would be events without a word."""
+    """Raise where the network computed no finite numbers, instead of events without a word."""
     if bool(log_probability_P.isfinite().all()):
         return
     if precision == "float16":
         raise InputError("this model computes numbers too large for float16; use bfloat16 or float32")
     raise InputError("its features are too large for this model; were they made for another?")
-
-
-def split_by_video(
-    clocks: Sequence[Clock],
-    video_P: Tensor,
-    chosen: tuple[Tensor, Tensor, Tensor],
-    sentences: list[str],
-    log_probability_P: Tensor,
-) -> list[CaptionedVideo]:
-    """Events of several videos, sorted by video, one record a video; `chosen` are anchors, scores and intervals."""
-    counts = torch.bincount(video_P, minlength=len(clocks)).cpu().numpy()
-    borders = [0, *counts.cumsum().tolist()]
-    anchor_P = chosen[0].cpu().numpy().copy()  # a view would keep memory that a GPU fetches from
-    first_P = np.zeros_like(anchor_P)
-    score_P, reported_P2, log_P = (
-        values.cpu().numpy().astype(np.float64) for values in (chosen[1], chosen[2], log_probability_P)
-    )
-    return [
-        CaptionedVideo(
-            clock,
-            anchor_P[own],
-            first_P[own],
-            score_P[own],
-            reported_P2[own],
-            log_P[own],
-            sentences[own.start : own.stop],
-        )
-        for clock, own in zip(clocks, (slice(*pair) for pair in pairwise(borders)), strict=True)
-    ]
 
 
 @dataclass(frozen=True)
@@ -117,6 +147,10 @@ class DeviceBatch:
         """Of every video."""
         return Lengths(*self.lengths_3B)
 
+    def rows(self, row_R: Tensor) -> DeviceBatch:
+        """Some of its videos, copied."""
+        return DeviceBatch(self.features_BTF[row_R], self.lengths_3B[:, row_R], self.padded)
+
 
 class DeviceUploader:
     """Sends batches to a device; videos are padded to a multiple of `multiple` steps, at most to the window."""
@@ -125,18 +159,18 @@ class DeviceUploader:
         self.behavior, self.device, self.window = behavior, device, behavior.config.model.window
         self.queue = torch.cuda.Stream(device) if device.type == "cuda" else None
 
-    def __call__(self, reads: list[ModelInput], multiple: int = 1) -> DeviceBatch:
+    def __call__(self, inputs: list[ModelInput], multiple: int = 1) -> DeviceBatch:
         """All videos padded to the longest; call `arrived` before anything is computed."""
-        steps = [len(read.values_TF) for read in reads]
+        steps = [len(read.values_TF) for read in inputs]
         read_steps = [self.behavior.steps_read(count) for count in steps]
         longest = max(max(read_steps), min(-(-max(read_steps) // multiple) * multiple, self.window))
-        half = all(read.values_TF.dtype == np.float16 for read in reads)
-        shape = (len(reads), longest, reads[0].values_TF.shape[1])
+        half = all(read.values_TF.dtype == np.float16 for read in inputs)
+        shape = (len(inputs), longest, inputs[0].values_TF.shape[1])
         features_BTF = torch.empty(shape, dtype=torch.half if half else None, pin_memory=self.queue is not None)
-        for row_TF, read in zip(features_BTF.numpy(), reads, strict=True):
-            _copied(row_TF[: len(read.values_TF)], read, alone=len(reads) == 1)
+        for row_TF, read in zip(features_BTF.numpy(), inputs, strict=True):
+            _copied(row_TF[: len(read.values_TF)], read, alone=len(inputs) == 1)
             row_TF[len(read.values_TF) :] = 0
-        ends = [self.behavior.end(count, read.clock.seconds_per_step) for count, read in zip(steps, reads, strict=True)]
+        ends = [self.behavior.end(count, read.clock.seconds_per_step) for count, read in zip(steps, inputs, strict=True)]
         lengths_3B = torch.tensor([steps, read_steps, ends], dtype=torch.float64)
         if self.device.type == "mps":  # Apple's GPUs have no float64
             lengths_3B = lengths_3B.float()
@@ -145,7 +179,7 @@ class DeviceUploader:
             return DeviceBatch(sent[0].float(), sent[1], min(read_steps) < longest)
 
     def arrived(self, uploaded: DeviceBatch) -> DeviceBatch:
-        """What is computed from now on waits for it."""
+        """Make what is computed from now on wait for the batch."""
         if self.queue is not None:
             now = torch.cuda.current_stream(self.device)
             now.wait_stream(self.queue)
@@ -160,7 +194,7 @@ class DeviceUploader:
 
 
 def _copied(row_TF: npt.NDArray[Any], read: ModelInput, *, alone: bool) -> None:
-    """By torch's threads, or, for one video, without: they would have to be woken first."""
+    """By torch's threads; for one video without, as waking them takes longer than the copy."""
     if alone:
         np.copyto(row_TF, read.values_TF)
     else:

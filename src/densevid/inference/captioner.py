@@ -1,14 +1,10 @@
-"""Which videos share a batch: as many as a device likes, by the events that are spoken of in each.
+"""Captioner: feature tracks of at most one window become events, in two steps that a caller can choose between.
 
-On a GPU few videos with many events each keep it busy, and the fewer they are the sooner it begins; of videos with few
-events it takes more to make the reading of weights and the launching of kernels worth it. How many events a video has,
-the batch before tells: the first is as small as any.
-
-Feature tracks become events: encode, propose, select, mask, caption, and at the very end steps become seconds.
+    inputs -> propose (encode, propose, rescore, suppress) -> a selection -> generate (masks, encode again, words)
 
 Videos of different lengths share a batch, and so do their events; neither changes any result. Up to the selection every
-number is float32 (in TF32 products unless `precision = "float32"`), so that the same events are found; their encoding
-and their words, nearly all of the work, are computed in the precision that is asked for.
+number is float32 (in TF32 products unless `precision = "float32"`), so that the same events are found; the encoding of
+events and their words, nearly all of the work, are computed in the precision that is asked for.
 """
 
 from __future__ import annotations
@@ -16,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import dataclass
-from functools import cache
-from itertools import chain
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Literal
 
@@ -30,16 +26,17 @@ from densevid.checkpoint import LoadedModel, load_model
 from densevid.errors import InputError
 from densevid.events import Event
 from densevid.inference.batches import (
+    Batches,
     CaptionedVideo,
     DeviceBatch,
     DeviceUploader,
     ModelInput,
     require_numbers,
-    split_by_video,
 )
 from densevid.inference.compat import behavior_of
+from densevid.inference.confidence import Calibration
 from densevid.inference.generator import GeneratorLimits, build_generators
-from densevid.inference.nms import Choose
+from densevid.inference.nms import Choose, Selection
 from densevid.inference.proposals import ProposalBatch, event_masks
 from densevid.inference.reranking import EventFeatures, Sentences, rerank
 from densevid.inference.search import Beams
@@ -47,51 +44,13 @@ from densevid.inference.stage_times import Stages
 from densevid.progress import ProgressCallback, no_progress
 from densevid.tracks import Clock, FeatureTrack
 
-EVENTS_TOGETHER = 3000  # of a batch, about
-VIDEOS_ON_GPU = (16, 64)  # of full length, at least and at most
-VIDEOS_ON_CPU = (4, 4)
-
-
-class Batches:
-    """Batches of one run over videos; `steps` fixes how many steps of video each has at most."""
-
-    def __init__(self, window: int, *, on_gpu: bool, steps: int | None = None) -> None:
-        self.window, self.fixed = window, steps is not None
-        self.fewest, self.most = VIDEOS_ON_GPU if on_gpu else VIDEOS_ON_CPU
-        self.steps = self.fewest * window if steps is None else steps
-
-    def __call__(self, reads: Iterable[ModelInput]) -> Iterator[list[ModelInput]]:
-        """As many videos as have `steps` steps together, padded to the longest, at least one."""
-        batch: list[ModelInput] = []
-        longest = 0
-        try:
-            for read in reads:
-                longest = max(longest, len(read.values_TF))
-                if batch and longest * (len(batch) + 1) > self.steps:
-                    yield batch
-                    batch, longest = [], len(read.values_TF)
-                batch.append(read)
-        except Exception:  # what is wrong with a video is no reason to lose those before it
-            if batch:
-                yield batch
-            raise
-        if batch:
-            yield batch
-
-    def learn(self, videos: int, events: int) -> None:
-        """So many events were spoken of in so many videos: the next batch has as many videos as suits that."""
-        if not self.fixed:
-            suits = EVENTS_TOGETHER * videos // max(1, events)
-            self.steps = min(max(suits, self.fewest), self.most) * self.window
-
-
 Segments = Sequence[tuple[float, float]]
 Precision = Literal["float32", "bfloat16", "float16"]
 
 
 @contextmanager
 def float32_products(*, exact: bool) -> Iterator[None]:
-    """Inside, a GPU gives the numbers of a CPU, and the same proposals in the same order; or it may use TF32."""
+    """Inside, a GPU computes exact float32 products and finds the proposals of a CPU; otherwise in TF32."""
     convolutions, products = torch.backends.cudnn, torch.backends.cuda.matmul
     before = convolutions.allow_tf32, products.allow_tf32
     convolutions.allow_tf32 = products.allow_tf32 = not exact
@@ -102,18 +61,66 @@ def float32_products(*, exact: bool) -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class _Spoken:
-    """What was found and said of a batch, on its way from the device: by event its video, anchor, score, interval,
-    words and their log-probability. `there` is when it has arrived.
+class ProposedBatch:
+    """Videos of a batch, encoded and proposed in, and the selection of proposals that is to be captioned.
+
+    What it holds may be overwritten by the next `Captioner.propose`; `rows` copies.
     """
 
     clocks: list[Clock]
+    steps: list[int]
+    uploaded: DeviceBatch
+    found: ProposalBatch
+    selection: Selection
+
+    def rows(self, rows: Sequence[int]) -> ProposedBatch:
+        """Some of its videos, copied."""
+        row_R = torch.tensor(rows, dtype=torch.long, device=self.selection.kept_BK.device)
+        return ProposedBatch(
+            [self.clocks[row] for row in rows],
+            [self.steps[row] for row in rows],
+            self.uploaded.rows(row_R),
+            self.found.rows(row_R),
+            self.selection.mapped(lambda values: values[row_R]),
+        )
+
+    @property
+    def kept_bytes(self) -> int:
+        """What a copy of it takes, about."""
+        memory, proposals = self.found.video.memory, self.found.proposals
+        tensors = (self.uploaded.features_BTF, self.found.video.embedded_BTD, *memory.layers, proposals.offsets_BA2)
+        return sum(values.nbytes for values in tensors)
+
+
+@dataclass(frozen=True)
+class PendingCaptions:
+    """The captions of a batch on their way from the device; `arrived` is when they are there.
+
+    Columns, one row an event: video, anchor, score, the network's score, interval, words, their log-probability and, if
+    requested, mask. `steps` are those read of each video.
+    """
+
+    clocks: list[Clock]
+    steps: list[int]
     columns: list[Tensor]
-    there: torch.cuda.Event | None
+    arrived: torch.cuda.Event | None
+
+    @property
+    def events(self) -> int:
+        """How many events are captioned."""
+        return len(self.columns[0])
 
 
 class Captioner:
-    """Captions videos with one trained model; `steps_at_once` steps of video in a batch, at most, bound memory."""
+    """Captions videos of at most one window with one trained model.
+
+    Args:
+        loaded: The model, as `load_model` returns it.
+        device: Where to compute.
+        precision: Of the encoding of events and of words; bfloat16 on CUDA, else float32, unless given.
+        steps_at_once: The most steps of video in a batch, which bounds memory; what suits the device unless given.
+        limits: How many steps of events are encoded and decoded together.
+    """
 
     def __init__(
         self,
@@ -124,7 +131,7 @@ class Captioner:
         steps_at_once: int | None = None,
         limits: GeneratorLimits | None = None,
     ) -> None:
-        self.config = loaded.config
+        self.config, self.loaded = loaded.config, loaded
         self.behavior = behavior_of(loaded.config)
         self.vocabulary = loaded.vocabulary
         self.detokenize = self.behavior.detokenizer(loaded.vocabulary)
@@ -150,11 +157,16 @@ class Captioner:
         return cls(load_model(folder), device=device, precision=precision)
 
     def listen(self, stages: Stages) -> None:
-        """Tell `stages` when each stage begins and ends."""
+        """Have `stages` entered and left around each stage of the work."""
         self.stages = self.proposal_generator.stages = self.caption_generator.stages = stages
 
+    @cached_property
+    def calibration(self) -> Calibration | None:
+        """The model's calibration, if it has one."""
+        return None if self.loaded.calibration is None else Calibration.of_table(self.loaded.calibration)
+
     def caption(self, track: FeatureTrack | ModelInput, *, choose: Choose | None = None) -> list[Event]:
-        """Find the events of a video and say what happens in each, in the order of selection."""
+        """Find and caption the events of a video, in the order of selection."""
         return next(self.caption_many([track], choose=choose))
 
     def caption_many(
@@ -164,49 +176,112 @@ class Captioner:
         return (captioned.events() for captioned in self.captioned(tracks, choose=choose))
 
     def captioned(
-        self,
-        tracks: Iterable[FeatureTrack | ModelInput],
-        *,
-        choose: Choose | None = None,
-        on_progress: ProgressCallback = no_progress,
+        self, tracks: Iterable[FeatureTrack | ModelInput], *, choose: Choose | None = None
     ) -> Iterator[CaptionedVideo]:
-        """The same in steps and with more to know of every event; only what `choose` leaves is captioned.
+        """The same as records in steps; only what `choose` keeps of each batch's selection is captioned."""
 
-        While a GPU speaks of a batch, the words of the one before become text here, and the next is read.
+        def pending() -> Iterator[PendingCaptions]:
+            batches = self.batches()
+            for inputs in batches(map(self.read, tracks)):
+                batch = self.propose(inputs)
+                selection = batch.selection if choose is None else choose(batch.selection)
+                captions = self.generate(replace(batch, selection=selection))
+                batches.learn(len(inputs), captions.events)
+                yield captions
+
+        return self.collect(pending())
+
+    def proposed(self, tracks: Iterable[FeatureTrack | ModelInput]) -> Iterator[tuple[list[ModelInput], ProposedBatch]]:
+        """What is proposed in many videos, batch after batch; nothing is captioned."""
+        batches = self.batches()
+        for inputs in batches(map(self.read, tracks)):
+            yield inputs, self.propose(inputs)
+            batches.learn(len(inputs), 0)
+
+    @torch.inference_mode()
+    def propose(self, inputs: list[ModelInput]) -> ProposedBatch:
+        """Encode a batch, propose and select: at least one event a video."""
+        with self.stages("upload"):
+            uploaded = self.uploads(inputs, self.proposal_generator.padding_multiple(len(inputs)))
+        with float32_products(exact=self.precision == "float32"):
+            found, selection = self.proposal_generator(self.uploads.arrived(uploaded))
+        steps = [len(each.values_TF) for each in inputs]
+        return ProposedBatch([each.clock for each in inputs], steps, uploaded, found, selection)
+
+    @torch.inference_mode()
+    def generate(
+        self, batch: ProposedBatch, *, masks: bool = False, on_progress: ProgressCallback = no_progress
+    ) -> PendingCaptions:
+        """Caption the events that a batch's selection keeps, without waiting for the device.
+
+        Args:
+            batch: What `propose` returned, its selection possibly replaced.
+            masks: Whether to return the event masks.
+            on_progress: Called with ("sentences", share of them).
         """
-        waiting: list[_Spoken] = []
-        batches = self._batches()
+        found, selection = batch.found, batch.selection
+        with float32_products(exact=self.precision == "float32"):
+            with self.stages("choose"):
+                rows = selection.kept_BK.nonzero(as_tuple=True)
+                video_P, anchor_P, score_P = rows[0], selection.anchor_BK[rows], selection.score_BK[rows]
+                network_P, reported_P2 = selection.of_network[rows], selection.reported_BK2[rows]
+            mask_PT = cache(lambda: self._masks(found, video_P, anchor_P))
+            beams = self.caption_generator.caption_proposals(found, video_P, anchor_P, mask_PT, on_progress)
+            sentences = self._best(beams, batch.uploaded, video_P, mask_PT)
+            columns = (
+                video_P,
+                anchor_P,
+                score_P,
+                network_P,
+                reported_P2,
+                sentences.words_PL,
+                sentences.log_probability_P,
+                *([mask_PT()] if masks else []),
+            )
+        with self.stages("download"):
+            return PendingCaptions(batch.clocks, batch.steps, *_downloaded(columns))
+
+    def collect(self, pending: Iterable[PendingCaptions]) -> Iterator[CaptionedVideo]:
+        """Captions as text, video by video; while a GPU works on a batch, the words of the one before become text."""
+        waiting: list[PendingCaptions] = []
         try:
-            for reads in batches(map(self.read, tracks)):
-                waiting.append(self._spoken(reads, choose, on_progress))
-                batches.learn(len(reads), len(waiting[-1].columns[0]))
+            for captions in pending:
+                waiting.append(captions)
                 if len(waiting) > self.ahead:
-                    yield from self._dealt(waiting.pop(0))
-        except Exception:  # those before it are finished
-            yield from chain.from_iterable(map(self._dealt, waiting))
+                    yield from self._split(waiting.pop(0))
+        except Exception:  # what was captioned before a video that fails is not lost
+            yield from chain.from_iterable(map(self._split, waiting))
             raise
-        yield from chain.from_iterable(map(self._dealt, waiting))
+        yield from chain.from_iterable(map(self._split, waiting))
 
     def caption_segments(self, track: FeatureTrack | ModelInput, segments: Segments) -> list[Event]:
-        """Say what happens in given spans (seconds); the spans are reported as they were given, score 1."""
+        """Caption given spans (seconds), which are reported as given, with score 1."""
         return next(self.caption_segments_many([(track, segments)]))
 
     def caption_segments_many(
-        self, told: Iterable[tuple[FeatureTrack | ModelInput, Segments]]
+        self, videos: Iterable[tuple[FeatureTrack | ModelInput, Segments]]
     ) -> Iterator[list[Event]]:
-        """What happens in given spans of many videos, in their order."""
+        """The captions of given spans of many videos, in their order."""
         given: list[Segments] = []
 
-        def tracks() -> Iterator[ModelInput]:
-            for track, segments in told:
+        def inputs() -> Iterator[ModelInput]:
+            for track, segments in videos:
                 given.append(segments)
                 yield self.read(track)
 
-        for reads in self._batches()(tracks()):
-            yield from self._segments(reads, [given.pop(0) for _ in reads])
+        for batch in self.batches()(inputs()):
+            yield from self._segments(batch, [given.pop(0) for _ in batch])
+
+    def batches(self) -> Batches:
+        """What groups videos into batches, for one run."""
+        return Batches(self.config.model.window, on_gpu=self.ahead, steps=self.steps_at_once)
 
     def read(self, track: FeatureTrack | ModelInput) -> ModelInput:
-        """The window's first steps, if they are numbers."""
+        """The first steps of a track, at most a window, checked to be finite.
+
+        Raises:
+            InputError: The features hold NaN, infinity or numbers too large for float32.
+        """
         if isinstance(track, ModelInput):
             return track
         with self.stages("read"), np.errstate(over="ignore"):
@@ -218,86 +293,80 @@ class Captioner:
         return ModelInput(values, track.clock)
 
     def unseen(self, track: FeatureTrack | ModelInput, segments: Segments) -> int:
-        """How many segments begin after the last step that is read: nobody sees them, so the last step stands in."""
+        """How many segments begin after the last step that is read; they are captioned from that step."""
         starts = track.clock.steps(np.asarray([start for start, _ in segments]))
         return int((starts >= len(self.read(track).values_TF)).sum())
 
     @property
     def videos_at_once(self) -> int:
         """How many videos of full length make a batch, at least."""
-        return max(1, self._batches().steps // self.config.model.window)
-
-    def _batches(self) -> Batches:
-        return Batches(self.config.model.window, on_gpu=self.ahead, steps=self.steps_at_once)
-
-    @torch.inference_mode()
-    def _spoken(
-        self, reads: list[ModelInput], choose: Choose | None, on_progress: ProgressCallback = no_progress
-    ) -> _Spoken:
-        """Have a batch encoded, proposed, selected and spoken of, without waiting for the end of it."""
-        with self.stages("upload"):
-            uploaded = self.uploads(reads, self.proposal_generator.padding_multiple(len(reads)))
-        with float32_products(exact=self.precision == "float32"):
-            found, selection = self.proposal_generator(self.uploads.arrived(uploaded))
-            with self.stages("choose"):
-                selection = selection if choose is None else choose(selection)
-                rows = selection.kept_BK.nonzero(as_tuple=True)
-                events = (selection.anchor_BK[rows], selection.score_BK[rows], selection.reported_BK2[rows])
-            masks = cache(lambda: self._masks(found, rows[0], events[0]))
-            beams = self.caption_generator.caption_proposals(found, rows[0], events[0], masks, on_progress)
-            said = self._chosen(beams, uploaded, rows[0], masks)
-        columns = (rows[0], *events, said.words_PL, said.log_probability_P)
-        with self.stages("download"):
-            return _Spoken([read.clock for read in reads], *_downloaded(columns))
+        return max(1, self.batches().steps // self.config.model.window)
 
     def _masks(self, found: ProposalBatch, video_P: Tensor, anchor_P: Tensor) -> Tensor:
         with self.stages("mask"):
             return event_masks(self.model, found, video_P, anchor_P)
 
-    def _chosen(self, beams: Beams, uploaded: DeviceBatch, video_P: Tensor, masks: Callable[[], Tensor]) -> Sentences:
+    def _best(self, beams: Beams, uploaded: DeviceBatch, video_P: Tensor, masks: Callable[[], Tensor]) -> Sentences:
         with self.stages("words"):
-            seen = lambda: EventFeatures(uploaded.features_BTF, uploaded.lengths.steps_B, masks(), video_P)  # noqa: E731
-            return rerank(self.word_prior, beams, self.config.inference, seen)
+            features = lambda: EventFeatures(uploaded.features_BTF, uploaded.lengths.steps_B, masks(), video_P)  # noqa: E731
+            return rerank(self.word_prior, beams, self.config.inference, features)
 
-    def _dealt(self, spoken: _Spoken) -> list[CaptionedVideo]:
-        """Each video its own, with sentences."""
-        if spoken.there is not None:
-            spoken.there.synchronize()
+    def _split(self, captions: PendingCaptions) -> Iterator[CaptionedVideo]:
+        """The captions of a batch, one record a video."""
+        if captions.arrived is not None:
+            captions.arrived.synchronize()
         with self.stages("text"):
-            video_P, anchor_P, score_P, reported_P2, words_PL, log_P = spoken.columns
+            video_P, anchor_P, score_P, network_P, reported_P2, words_PL, log_P, *masks = captions.columns
             require_numbers(log_P, self.precision)
-            return split_by_video(
-                spoken.clocks, video_P, (anchor_P, score_P, reported_P2), self.detokenize(words_PL), log_P
+            sentences = self.detokenize(words_PL)
+            ends = torch.bincount(video_P, minlength=len(captions.clocks)).cumsum(0).tolist()
+            anchors = anchor_P.numpy().copy()  # a view would keep the pinned memory
+            score, network, reported, log = (
+                column.numpy().astype(np.float64) for column in (score_P, network_P, reported_P2, log_P)
+            )
+        for video, own in enumerate(slice(*pair) for pair in pairwise([0, *ends])):
+            yield CaptionedVideo(
+                clock=captions.clocks[video],
+                anchor_P=anchors[own],
+                first_P=np.zeros_like(anchors[own]),
+                score_P=score[own],
+                proposal_score_P=network[own],
+                reported_P2=reported[own],
+                log_probability_P=log[own],
+                sentences=sentences[own],
+                masks=[
+                    row_T[: captions.steps[video]].float().numpy().copy() for mask_PT in masks for row_T in mask_PT[own]
+                ],
             )
 
     @torch.inference_mode()
-    def _segments(self, reads: list[ModelInput], segments: list[Segments]) -> list[list[Event]]:
-        uploaded = self.uploads(reads)
+    def _segments(self, inputs: list[ModelInput], segments: list[Segments]) -> list[list[Event]]:
+        uploaded = self.uploads(inputs)
         with float32_products(exact=self.precision == "float32"):
             video = self.proposal_generator.encode(self.uploads.arrived(uploaded))
             counts = torch.tensor([len(spans) for spans in segments], device=self.device)
-            video_P = torch.arange(len(reads), device=self.device).repeat_interleave(counts)
+            video_P = torch.arange(len(inputs), device=self.device).repeat_interleave(counts)
             in_steps = [
-                read.clock.steps(np.asarray(spans, dtype=np.float64).reshape(-1, 2))
-                for read, spans in zip(reads, segments, strict=True)
+                each.clock.steps(np.asarray(spans, dtype=np.float64).reshape(-1, 2))
+                for each, spans in zip(inputs, segments, strict=True)
             ]
             steps_P2 = torch.from_numpy(np.concatenate(in_steps)).float().to(self.device)
             steps = video.embedded_BTD.shape[1]
             mask_PT = self.model.segment_mask(steps_P2, steps, uploaded.lengths.steps_B[video_P].float())
-            said = self._chosen(self.caption_generator(video, mask_PT, video_P), uploaded, video_P, lambda: mask_PT)
-        require_numbers(said.log_probability_P, self.precision)
-        texts = iter(self.detokenize(said.words_PL.cpu()))
+            sentences = self._best(self.caption_generator(video, mask_PT, video_P), uploaded, video_P, lambda: mask_PT)
+        require_numbers(sentences.log_probability_P, self.precision)
+        texts = iter(self.detokenize(sentences.words_PL.cpu()))
         return [[Event(start, end, next(texts)) for start, end in spans] for spans in segments]
 
 
 def _downloaded(columns: Sequence[Tensor]) -> tuple[list[Tensor], torch.cuda.Event | None]:
-    """Tensors on the host, and when their numbers are there: at once, or when a GPU gets to it."""
+    """Tensors on the host, and the CUDA event after which their numbers are there."""
     if not columns[0].is_cuda:
         return [column.cpu() for column in columns], None
     arriving = [column.to("cpu", non_blocking=True) for column in columns]
-    there = torch.cuda.Event()
-    there.record()
-    return arriving, there
+    arrived = torch.cuda.Event()
+    arrived.record()
+    return arriving, arrived
 
 
 def default_precision(device: torch.device) -> Precision:

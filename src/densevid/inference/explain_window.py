@@ -1,14 +1,13 @@
-"""What is worth a look inside the model: the surest events of the timeline, and proposals from the low end.
+"""What an explanation shows, and one window of a video to look it up in: its proposals and the mask of any event.
 
-Of a timeline without an event the best proposals stand in for them.
-
-One window of a video as the network reads it, to be looked into: what it proposes, and the mask of any event.
+Shown are the most confident events of the timeline (of an empty timeline the best proposals) and some proposals of low
+score. The windows are those that captioning left behind, where it was asked to keep them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,6 +17,7 @@ from torch import Tensor
 from densevid.checkpoint import LoadedModel
 from densevid.errors import InputError
 from densevid.events import Event
+from densevid.inference.captioner import ProposedBatch
 from densevid.inference.compat import behavior_of
 from densevid.inference.nms import SHORTEST, WHOLE_VIDEO, Lengths
 from densevid.inference.rescoring import refine_boundaries, similarity_space
@@ -28,19 +28,19 @@ from densevid.model.masked_transformer import EncodedVideo
 from densevid.model.proposal_decoder import Proposals
 from densevid.tracks import FeatureTrack
 
-DIFFERENT = 0.5  # what overlaps a shown one by more than this would show the same again
+DIFFERENT = 0.5  # IoU; a proposal that overlaps a shown one by more is not shown
 UNSURE = 0.7  # the paper shows two proposals scored above .9 and two below .7
-LOW_END = 0.1  # of all proposals: from the least sure of them some are taken that lie apart
+LOW_END = 0.1  # of all proposals by score: from these some are taken that lie apart in time
 MOST_COMPARED = 2000  # suppression compares all pairs
-GIVEN = -2  # the anchor of an event whose span somebody gave
+GIVEN = -2  # the anchor of a given span
 
 
 @dataclass(frozen=True)
 class ProposalRef:
-    """Where something to look at was found: the first step of its window, and the number of its anchor in there.
+    """A proposal: the first step of its window, and the number of its anchor in that window.
 
-    `WHOLE_VIDEO` is the anchor of what none proposed, `GIVEN` that of a given span. `event` is what the timeline shows
-    of it, its score the confidence that is shown; None where the timeline does not show it.
+    The anchor is `WHOLE_VIDEO` where no anchor proposed it and `GIVEN` for a given span. `event` is its event in the
+    timeline, None where the timeline does not show it.
     """
 
     first: int
@@ -67,11 +67,11 @@ class Candidates:
         return Candidates(*(column[chosen] for column in self._columns))
 
     def best(self, each: int) -> Candidates:
-        """The surest that show different things."""
+        """The proposals of highest score that differ."""
         return self.at(_different(self.interval_P2, self.score_P)[:each])
 
     def least_sure(self, each: int, shown_S2: Tensor) -> Candidates:
-        """Some of the low end that show nothing again, as far apart in time as can be; the surer first."""
+        """Proposals of low score that differ from those shown, spread over time; the higher score first."""
         new_P = (temporal_iou(self.interval_P2, shown_S2) <= DIFFERENT).all(dim=1) & (self.score_P < UNSURE)
         others = self.at(new_P)
         low_L = _different(others.interval_P2, -others.score_P)
@@ -81,8 +81,8 @@ class Candidates:
         spread = low.at(in_time_L[spread_U.to(in_time_L.device)] if len(in_time_L) else in_time_L)
         return spread.at(spread.score_P.argsort(descending=True, stable=True))
 
-    def sought(self) -> list[ProposalRef]:
-        """Where they are found."""
+    def refs(self) -> list[ProposalRef]:
+        """As references."""
         return [ProposalRef(*place) for place in zip(self.first_P.tolist(), self.anchor_P.tolist(), strict=True)]
 
     @property
@@ -90,28 +90,28 @@ class Candidates:
         return self.first_P, self.anchor_P, self.interval_P2, self.score_P
 
 
-def sure_and_unsure(
-    kept: Candidates, told: Sequence[ProposalRef], told_S2: Tensor, each: int
+def confident_and_unsure(
+    kept: Candidates, shown: Sequence[ProposalRef], shown_S2: Tensor, each: int
 ) -> tuple[list[ProposalRef], list[ProposalRef]]:
-    """The `each` surest events of a timeline that differ, and `each` of the low end of proposals.
+    """The `each` most confident events of a timeline that differ, and `each` proposals of low score.
 
-    The timeline is at the steps `told_S2`. Without an event the best proposals are the surest. What is unsure and yet
-    in the timeline is known as its event.
+    The timeline's events are at the steps `shown_S2`. Without an event the best proposals take their place. A proposal
+    of low score that is in the timeline comes with its event.
     """
-    if told:
-        confidence_S = torch.tensor([found.event.score if found.event else 0.0 for found in told]).to(told_S2)
-        surest_S = _different(told_S2, confidence_S)[:each]
-        sure, shown_S2 = [told[place] for place in surest_S.tolist()], told_S2[surest_S]
+    if shown:
+        confidence_S = torch.tensor([ref.event.score if ref.event else 0.0 for ref in shown]).to(shown_S2)
+        best_S = _different(shown_S2, confidence_S)[:each]
+        confident, shown_S2 = [shown[place] for place in best_S.tolist()], shown_S2[best_S]
     else:
         best = kept.best(each)
-        sure, shown_S2 = best.sought(), best.interval_P2
-    in_timeline = {(found.first, found.anchor): found for found in told}
-    unsure = kept.least_sure(each, shown_S2).sought()
-    return sure, [in_timeline.get((found.first, found.anchor), found) for found in unsure]
+        confident, shown_S2 = best.refs(), best.interval_P2
+    in_timeline = {(ref.first, ref.anchor): ref for ref in shown}
+    unsure = kept.least_sure(each, shown_S2).refs()
+    return confident, [in_timeline.get((ref.first, ref.anchor), ref) for ref in unsure]
 
 
 def _different(interval_P2: Tensor, preference_P: Tensor) -> Tensor:
-    """The numbers of those that no preferred one shows already, the most preferred first."""
+    """The numbers of those that no preferred one overlaps too much, the most preferred first."""
     order_P = preference_P.argsort(descending=True, stable=True)[:MOST_COMPARED]
     ordered_P2 = interval_P2[order_P]
     return order_P[suppress(temporal_iou(ordered_P2, ordered_P2) > DIFFERENT)]
@@ -120,8 +120,23 @@ def _different(interval_P2: Tensor, preference_P: Tensor) -> Tensor:
 Span = tuple[float, float]
 
 
+def _computed(loaded: LoadedModel, part: FeatureTrack) -> tuple[Tensor, EncodedVideo, Proposals]:
+    """The features of one window as the network reads them, encoded, and its proposals."""
+    model, config, steps = loaded.model, loaded.config, len(part)
+    with np.errstate(over="ignore"):
+        values = np.asarray(part.values, dtype=np.float32)
+    if not np.isfinite(values).all():
+        raise InputError("its features hold NaN, infinity or numbers too large for float32")
+    values = np.pad(values, ((0, behavior_of(config).steps_read(steps) - steps), (0, 0)))
+    features_1TF = torch.from_numpy(values)[None].to(model.device)
+    valid_1T = torch.ones(features_1TF.shape[:2], dtype=torch.bool, device=model.device)
+    video, own_1 = model.encode(features_1TF, valid_1T), torch.tensor([steps], device=model.device)
+    compared_1TC = similarity_space(loaded.word_prior_on(model.device), config.inference)(features_1TF)
+    return features_1TF, video, refine_boundaries(model.propose(video), compared_1TC, own_1, config.inference)
+
+
 def windows_read(loaded: LoadedModel, track: FeatureTrack) -> Windows:
-    """The windows in which a video is captioned; the first alone where the model's rules read no more."""
+    """The windows in which a video is captioned; only the first where the model reads no more."""
     window = loaded.config.model.window
     if behavior_of(loaded.config).reads_all:
         return Windows.over(track, window)
@@ -143,7 +158,7 @@ class MaskedEvent:
 class ReadWindow:
     """The only window of `windows`: its part of the track, encoded, and all that is proposed in it.
 
-    `begin` is its first second, and what the network reads is `features_1TF`.
+    `begin` is its first second, `features_1TF` what the network reads of it.
     """
 
     loaded: LoadedModel
@@ -155,22 +170,21 @@ class ReadWindow:
     proposals: Proposals
 
     @classmethod
-    def of(cls, loaded: LoadedModel, track: FeatureTrack, windows: Windows, first: int) -> ReadWindow:
-        """The window of a track that begins with the step `first`."""
+    def of(
+        cls,
+        loaded: LoadedModel,
+        track: FeatureTrack,
+        windows: Windows,
+        first: int,
+        kept: Mapping[int, ProposedBatch] | None = None,
+    ) -> ReadWindow:
+        """The window of a track that begins with the step `first`: as it was kept of captioning, or computed now."""
         only = replace(windows, starts=(first,))
-        part = only.part(track, 0)
-        model, config, steps = loaded.model, loaded.config, len(part)
-        with np.errstate(over="ignore"):
-            values = np.asarray(part.values, dtype=np.float32)
-        if not np.isfinite(values).all():
-            raise InputError("its features hold NaN, infinity or numbers too large for float32")
-        values = np.pad(values, ((0, behavior_of(config).steps_read(steps) - steps), (0, 0)))
-        features_1TF = torch.from_numpy(values)[None].to(model.device)
-        valid_1T = torch.ones(features_1TF.shape[:2], dtype=torch.bool, device=model.device)
-        video, own_1 = model.encode(features_1TF, valid_1T), torch.tensor([steps], device=model.device)
-        compared_1TC = similarity_space(loaded.word_prior_on(model.device), config.inference)(features_1TF)
-        proposals = refine_boundaries(model.propose(video), compared_1TC, own_1, config.inference)
-        return cls(loaded, only, part, float(track.seconds(first)), features_1TF, video, proposals)
+        part, begin = only.part(track, 0), float(track.seconds(first))
+        batch = (kept or {}).get(first)
+        if batch is not None and batch.found.numbers is None and batch.steps == [len(part)]:  # not padded
+            return cls(loaded, only, part, begin, batch.uploaded.features_BTF, batch.found.video, batch.found.proposals)
+        return cls(loaded, only, part, begin, *_computed(loaded, part))
 
     @property
     def first(self) -> int:
@@ -178,7 +192,7 @@ class ReadWindow:
         return self.windows.starts[0]
 
     def kept(self) -> Candidates:
-        """The proposals that a dense list would have, but for those that the borders of the window cut."""
+        """The proposals of the dense list, without those that the borders of the window cut."""
         chosen = behavior_of(self.loaded.config).select(self.proposals, self._lengths)
         anchor_K = chosen.anchor_BK[0, chosen.kept_BK[0]]
         inside_K2 = self.proposals.intervals_BA2[0, anchor_K].clamp(0, len(self.part))  # the release reaches beyond
@@ -188,17 +202,17 @@ class ReadWindow:
         score_P = self.proposals.scores_BA[0, anchor_P]
         return Candidates(torch.full_like(anchor_P, self.first), anchor_P, interval_K2[whole_K], score_P)
 
-    def masked(self, sought: ProposalRef) -> MaskedEvent:
-        """An event that was found here: by an anchor, by none, or by whoever gave its span."""
-        if sought.anchor == GIVEN and sought.event is not None:
-            begin, end = self.part.clock.steps([sought.event.start - self.begin, sought.event.end - self.begin])
+    def masked(self, ref: ProposalRef) -> MaskedEvent:
+        """The masks of an event of this window: proposed by an anchor, by none, or a given span."""
+        if ref.anchor == GIVEN and ref.event is not None:
+            begin, end = self.part.clock.steps([ref.event.start - self.begin, ref.event.end - self.begin])
             return self._window_alone((max(0.0, float(begin)), float(end)))
-        if sought.anchor == WHOLE_VIDEO:
+        if ref.anchor == WHOLE_VIDEO:
             return self._window_alone((0.0, float(len(self.part))))
-        anchor_1 = torch.tensor([sought.anchor], device=self.loaded.model.device)
+        anchor_1 = torch.tensor([ref.anchor], device=self.loaded.model.device)
         picked = self.proposals.pick(torch.zeros_like(anchor_1), anchor_1)
         start, end = picked.intervals_P2[0].clamp(0, len(self.part)).tolist()
-        score = float(self.proposals.scores_BA[0, sought.anchor])
+        score = float(self.proposals.scores_BA[0, ref.anchor])
         gate = float(picked.logits_P[0].sigmoid()) if self.loaded.config.model.mask == "gated" else None
         return MaskedEvent((start, end), self.masks(anchor_1), score, gate)
 
@@ -209,7 +223,7 @@ class ReadWindow:
         return self.loaded.model.event_mask(picked, self.proposals.steps, limit_P)
 
     def masks_of(self, anchors: Sequence[int]) -> Tensor:
-        """The masks that are applied to anchors, P x T; an anchor of -1 is all of the window."""
+        """The masks applied to the events of anchors, P x T; an anchor of -1 is all of the window."""
         if not len(self.proposals.anchors_A2):
             return torch.ones(len(anchors), len(self.part))
         anchor_P = torch.tensor(anchors, dtype=torch.long, device=self.loaded.model.device)
@@ -217,7 +231,7 @@ class ReadWindow:
         return torch.where(anchor_P[:, None] < 0, 1.0, mask_PT)[:, : len(self.part)]
 
     def _window_alone(self, interval: Span) -> MaskedEvent:
-        """What is captioned as it is given, without a learned mask."""
+        """The mask of a given interval, without a learned part."""
         device = self.loaded.model.device
         mask_1T = self.loaded.model.segment_mask(
             torch.tensor([interval], device=device), self.proposals.steps, torch.tensor([len(self.part)], device=device)
@@ -226,7 +240,7 @@ class ReadWindow:
 
     @property
     def _lengths(self) -> Lengths:
-        """As `uploads.py` has them."""
+        """As in `DeviceBatch`."""
         rules, steps = behavior_of(self.loaded.config), len(self.part)
         counts = (steps, rules.steps_read(steps), rules.end(steps, self.part.clock.seconds_per_step))
         device = self.loaded.model.device

@@ -1,25 +1,33 @@
-"""Videos of any length become what is wanted of them: the dense list of a benchmark, or the summary for a person.
+"""LongVideoCaptioner: videos of any length become a dense list of events or a summary, each in two phases.
 
-A video of at most one window is captioned in one go, its summary chosen between proposing and captioning. Of a longer
-one all windows propose, batch after batch, and only figures are kept; then what remains of them after merging (and
-choosing) is captioned, each event in the window it was found in. Nothing is ever as large as the video.
+    propose -> confidence -> (merge of windows) -> summary -> masks and sentences -> confidence with the sentence
+
+A video of at most one window takes one batch through both phases. Of a longer one all windows are proposed in first,
+batch after batch; what remains after merging and choosing is captioned in the window it was proposed in. The encoded
+windows are kept between the phases up to `KEPT_BYTES`; beyond that a window is encoded again, so that memory does not
+grow with the video.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from itertools import chain, groupby
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from densevid.events import Event
 from densevid.inference.batches import CaptionedVideo, ModelInput, ModelInputs
-from densevid.inference.captioner import Captioner
-from densevid.inference.confidence import Calibration, event_columns, proposal_columns, side_by_side, totals_of
+from densevid.inference.captioner import Captioner, PendingCaptions, ProposedBatch
+from densevid.inference.confidence import (
+    Calibration,
+    Total,
+    event_columns,
+    proposal_columns,
+    side_by_side,
+    totals_of,
+)
 from densevid.inference.nms import WHOLE_VIDEO, Selection
 from densevid.inference.summary import SummaryRules, choose
 from densevid.inference.windows import Windows, exceeds, merge
@@ -27,14 +35,33 @@ from densevid.progress import ProgressCallback, no_progress
 from densevid.tracks import FeatureTrack
 
 Track = FeatureTrack | ModelInput
-Judge = Callable[[Selection, ModelInputs], Selection]
+KEPT_BYTES = 64 << 20  # of encoded windows of one video: about half an hour of video with the bundled model
+
+
+@dataclass(frozen=True)
+class WindowBatch:
+    """Windows of one video that share a batch, as `propose` left them; `numbers` are theirs in `Windows`.
+
+    `batch` is None where it was too large to keep.
+    """
+
+    numbers: list[int]
+    batch: ProposedBatch | None
 
 
 class LongVideoCaptioner:
-    """Tells videos with a captioner: everything it finds, or with `summary` rules the few events for a person.
+    """Captions videos of any length: every event that is proposed, or with `summary` the few events of a summary.
 
-    Events of a summary stand in order of time. With a calibration the score of every event is its calibrated
-    confidence, the same in a summary and in the dense list; without one the dense list is as a benchmark has it.
+    The events of a summary are in order of time. With a calibration the score of every event is its calibrated
+    confidence, the same in a summary and in the dense list; without one it is the score of a benchmark.
+
+    Args:
+        captioner: Captions one window.
+        summary: The rules of the summary; None for the dense list.
+        calibration: Turns scores into confidences.
+        masks: Whether to return the event mask of each event.
+        keep: Whether to keep what the network computed of the last video's windows in `kept`, for `explain`.
+        on_progress: Called with ("events", share) and ("sentences", share).
     """
 
     def __init__(
@@ -43,153 +70,197 @@ class LongVideoCaptioner:
         *,
         summary: SummaryRules | None = None,
         calibration: Calibration | None = None,
+        masks: bool = False,
+        keep: bool = False,
         on_progress: ProgressCallback = no_progress,
     ) -> None:
-        self.captioner, self.summary, self.calibration, self.on_progress = captioner, summary, calibration, on_progress
+        self.captioner, self.summary, self.calibration = captioner, summary, calibration
+        self.masks, self.keep, self.on_progress = masks, keep, on_progress
         self.window = captioner.config.model.window
         self.reads_all = captioner.behavior.reads_all
+        self.totals: dict[str, Total] = totals_of(calibration.asks, captioner.actionness) if calibration else {}
+        self.kept: dict[int, ProposedBatch] = {}
 
-    def tell(self, tracks: Iterable[Track]) -> Iterator[list[Event]]:
+    @classmethod
+    def build(
+        cls,
+        captioner: Captioner,
+        *,
+        dense: bool = False,
+        top: int | None = None,
+        calibrated: bool = True,
+        masks: bool = False,
+        keep: bool = False,
+        on_progress: ProgressCallback = no_progress,
+    ) -> LongVideoCaptioner:
+        """The one builder that `predict`, `caption` and `serve` share: rules and calibration from the model's settings.
+
+        Args:
+            captioner: The model on its device.
+            dense: Every event that is proposed, overlapping ones too, instead of the summary.
+            top: A summary of at most so many events, whatever their confidence.
+            calibrated: Whether scores are confidences, if the model has a calibration.
+            masks: As in the constructor.
+            keep: As in the constructor.
+            on_progress: As in the constructor.
+        """
+        config = captioner.config
+        rules = None if dense else SummaryRules.of(config.inference, config.model.window, top)
+        calibration = captioner.calibration if calibrated else None
+        return cls(captioner, summary=rules, calibration=calibration, masks=masks, keep=keep, on_progress=on_progress)
+
+    def caption_many(self, tracks: Iterable[Track]) -> Iterator[list[Event]]:
         """The events of every video, in the order of the videos; short ones share batches."""
-        return map(self.finish, self.told(tracks))
+        return (self.finished(video).events() for video in self.captioned(tracks))
 
-    def told(self, tracks: Iterable[Track]) -> Iterator[CaptionedVideo]:
-        """The same in steps, as it was said; calibrated scores are the confidences before anything was said."""
+    def captioned(self, tracks: Iterable[Track]) -> Iterator[CaptionedVideo]:
+        """All captioned events in steps, with the confidences from before their sentences."""
         for long, group in groupby(tracks, key=self.is_long):
-            tell = self._long if long else self._short
-            yield from tell(group)
-
-    @property
-    def asked(self) -> list[str]:
-        """What the confidence asks of the steps of videos."""
-        return [] if self.calibration is None else self.calibration.asks
+            captioned = map(self._long, group) if long else self._short(group)  # noqa: B031
+            yield from captioned
 
     def is_long(self, track: Track) -> bool:
         """Whether a video is read in more than one window."""
         return self.reads_all and exceeds(track, self.window)
 
-    def finish(self, told: CaptionedVideo) -> list[Event]:
-        """Events in seconds; in a summary those that are still sure enough after they were captioned, in time order."""
+    def finished(self, video: CaptionedVideo) -> CaptionedVideo:
+        """Scores that count the sentences; in a summary the events that are confident enough with them, by time."""
         if self.calibration is not None:
-            columns = event_columns(torch.from_numpy(told.score_P), torch.from_numpy(told.log_probability_P))
-            told = replace(told, score_P=self.calibration.event(columns).numpy())
-        events = told.events()
+            columns = event_columns(torch.from_numpy(video.score_P), torch.from_numpy(video.log_probability_P))
+            video = replace(video, score_P=self.calibration.event(columns).numpy())
         if self.summary is None:
-            return events
-        if not any(event.score > self.summary.surest for event in events):
-            return []
-        least = self.summary.least
-        return sorted((event for event in events if event.score > least), key=lambda event: event.place)
+            return video
+        if not (video.score_P > self.summary.surest).any():
+            return video.take(np.zeros(0, dtype=np.int64))
+        places = np.flatnonzero(video.score_P > self.summary.least)
+        return video.take(places).by_time()
 
-    def judged(self, selection: Selection, read: ModelInputs) -> Selection:
-        """Scores become confidences; what no anchor proposed was only put in to have anything at all: a summary does
-        without it, and its confidence is none.
+    def scored(self, selection: Selection, read: ModelInputs) -> Selection:
+        """The selection with confidences for scores, and the network's scores beside them.
+
+        A summary leaves out what no anchor proposed, which is there only so that a dense list is never empty; its
+        confidence is 0.
         """
         proposed_BK = selection.anchor_BK != WHOLE_VIDEO
         proposed = replace(selection, kept_BK=selection.kept_BK & proposed_BK)
-        score_BK = selection.of_network if self.summary is not None else selection.score_BK
+        network_BK = selection.of_network
+        score_BK = network_BK if self.summary is not None else selection.score_BK
         if self.calibration is not None:
             score_BK = self.calibration.of_proposals(proposal_columns(proposed, read)).where(proposed_BK, 0)
-        return replace(selection if self.summary is None else proposed, score_BK=score_BK)
+        return replace(selection if self.summary is None else proposed, score_BK=score_BK, network_BK=network_BK)
+
+    def _scored(self, inputs: list[ModelInput], batch: ProposedBatch) -> Selection:
+        return self.scored(batch.selection, model_inputs(inputs, self.totals, self.captioner.device))
 
     def _short(self, tracks: Iterable[Track]) -> Iterator[CaptionedVideo]:
-        def choose_some(found: Selection, read: ModelInputs) -> Selection:
-            chosen = self._chosen(self.judged(found, read), found.score_BK)
+        """Videos of one window, several a batch."""
+        return self.captioner.collect(self._generated(tracks))
+
+    def _generated(self, tracks: Iterable[Track]) -> Iterator[PendingCaptions]:
+        batches = self.captioner.batches()
+        for inputs in batches(map(self.captioner.read, tracks)):
+            batch = self.captioner.propose(inputs)
+            if self.keep:
+                self.kept = {0: batch.rows([0])}
+            scored = self._scored(inputs, batch)
+            selection = self._chosen(scored, batch.selection)
             self.on_progress("events", 1.0)
-            return chosen
+            chosen = replace(batch, selection=selection)
+            captions = self.captioner.generate(chosen, masks=self.masks, on_progress=self.on_progress)
+            batches.learn(len(inputs), captions.events)
+            yield captions
 
-        return in_batches(self.captioner, tracks, choose_some, self.on_progress, asked=self.asked)
-
-    def _chosen(self, judged: Selection, score_BK: Tensor, steps: int = 0) -> Selection:
-        """What a summary keeps of each row, if a summary is wanted; `score_BK` ranks them."""
+    def _chosen(self, scored: Selection, ranked: Selection, steps: int = 0) -> Selection:
+        """What a summary keeps of each row, all of it without a summary; the scores of `ranked` rank them."""
         if self.summary is None:
-            return judged
-        confidence_BK = torch.where(judged.kept_BK, judged.score_BK, 0)
-        kept_BK = choose(judged.reported_BK2, confidence_BK, self.summary.count(steps), self.summary, score_BK)
-        return replace(judged, kept_BK=kept_BK)
+            return scored
+        confidence_BK = torch.where(scored.kept_BK, scored.score_BK, 0)
+        count = self.summary.count(steps)
+        kept_BK = choose(scored.reported_BK2, confidence_BK, count, self.summary, ranked.score_BK)
+        return replace(scored, kept_BK=kept_BK)
 
-    def _long(self, tracks: Iterable[Track]) -> Iterator[CaptionedVideo]:
-        return (self._in_windows(track) for track in tracks if isinstance(track, FeatureTrack))
-
-    def _in_windows(self, track: FeatureTrack) -> CaptionedVideo:
+    def _long(self, track: Track) -> CaptionedVideo:
+        """A video of several windows: propose in all, merge, choose, then caption what was chosen."""
+        assert isinstance(track, FeatureTrack)
         windows = Windows.over(track, self.window)
-        found, score_WK = self._proposed(track, windows)
+        proposed, scored, ranked = self._proposed(track, windows)
         alike = self.captioner.config.inference.suppression_iou
-        kept_WK = merge(windows, found.reported_BK2, found.score_BK, found.kept_BK, alike)
-        flat = replace(found, kept_BK=kept_WK).mapped(lambda values: values.flatten(0, 1)[None])
-        kept = self._chosen(flat, score_WK.flatten()[None], len(track))
-        chosen = kept.mapped(lambda values: values[0].unflatten(0, kept_WK.shape))
-        return self._spoken(track, windows, chosen)
+        kept_WK = merge(windows, scored.reported_BK2, scored.score_BK, scored.kept_BK, alike)
+        flat, flat_ranked = (
+            each.mapped(lambda values: values.flatten(0, 1)[None])
+            for each in (replace(scored, kept_BK=kept_WK), ranked)
+        )
+        chosen = self._chosen(flat, flat_ranked, len(track)).mapped(
+            lambda values: values[0].unflatten(0, kept_WK.shape)
+        )
+        captions = self.captioner.collect(self._captions(track, windows, proposed, chosen))
+        numbers = [number for each in proposed for number in each.numbers if bool(chosen.kept_BK[number].any())]
+        placed = [
+            replace(part, first_P=part.first_P + windows.starts[n]) for n, part in zip(numbers, captions, strict=True)
+        ]
+        if self.keep:
+            rows = ((each.batch, row, n) for each in proposed for row, n in enumerate(each.numbers))
+            self.kept = {windows.starts[n]: batch.rows([row]) for batch, row, n in rows if batch is not None}
+        return _best_first(placed, track)
 
-    def _proposed(self, track: FeatureTrack, windows: Windows) -> tuple[Selection, Tensor]:
-        """What all windows propose, W x K, in steps of the video, and the scores that rank them; nothing is said yet.
+    def _proposed(self, track: FeatureTrack, windows: Windows) -> tuple[list[WindowBatch], Selection, Selection]:
+        """What all windows propose, W x K, in steps of the video: with confidences, and with the scores that rank it.
 
-        A window that has to be an event itself, as nothing else is proposed, counts where that is so in all of them.
+        A window that is an event itself, as nothing else is proposed in it, counts where that is so in all of them.
         """
-        found: list[Selection] = []
+        proposed: list[WindowBatch] = []
         scored: list[Selection] = []
-
-        def keep(selection: Selection, read: ModelInputs) -> Selection:
-            found.append(self.judged(selection, read))
-            scored.append(selection)
-            self.on_progress("events", sum(len(part.kept_BK) for part in found) / len(windows))
-            return replace(selection, kept_BK=torch.zeros_like(selection.kept_BK))
-
+        ranked: list[Selection] = []
+        room, done = KEPT_BYTES, 0
         parts = (windows.part(track, number) for number in range(len(windows)))
-        deque(in_batches(self.captioner, parts, keep, asked=self.asked), maxlen=0)
-        together = _stacked(found)
+        for inputs, batch in self.captioner.proposed(parts):
+            scored.append(self._scored(inputs, batch))
+            ranked.append(batch.selection)
+            numbers = list(range(done, done + len(inputs)))
+            room -= batch.kept_bytes
+            proposed.append(WindowBatch(numbers, batch.rows(range(len(inputs))) if room >= 0 else None))
+            done += len(inputs)
+            self.on_progress("events", done / len(windows))
+        together = _stacked(scored)
         start_W11 = windows.starts_W(together.reported_BK2)[:, None, None]
         kept_WK = together.kept_BK & (together.anchor_BK != WHOLE_VIDEO)
         if not bool(kept_WK.any()):
             kept_WK = together.kept_BK
         placed = replace(together, reported_BK2=together.reported_BK2 + start_W11, kept_BK=kept_WK)
-        return placed, _stacked(scored).score_BK
+        return proposed, placed, _stacked(ranked)
 
-    def _spoken(self, track: FeatureTrack, windows: Windows, chosen: Selection) -> CaptionedVideo:
-        """Caption what was chosen, in the windows that hold any of it; the best first."""
-        telling = chosen.kept_BK.any(dim=1).nonzero()[:, 0].tolist()
-        rows = deque(telling)
+    def _captions(
+        self, track: FeatureTrack, windows: Windows, proposed: list[WindowBatch], chosen: Selection
+    ) -> Iterator[PendingCaptions]:
+        """Caption what was chosen, batch after batch, in the windows that hold any of it."""
+        total = max(1, int(chosen.kept_BK.any(dim=1).sum()))
+        done = 0
+        for each in proposed:
+            rows = [row for row, number in enumerate(each.numbers) if bool(chosen.kept_BK[number].any())]
+            if not rows:
+                continue
+            numbers = [each.numbers[row] for row in rows]
+            self.on_progress("sentences", done / total)
+            if each.batch is None:
+                parts = [self.captioner.read(windows.part(track, number)) for number in numbers]
+                batch = self.captioner.propose(parts)
+            else:
+                batch = each.batch.rows(rows)
+            own = replace(batch, selection=_taken(chosen, numbers))
+            yield self.captioner.generate(own, masks=self.masks)
+            done += len(rows)
 
-        def take(selection: Selection, read: ModelInputs) -> Selection:
-            self.on_progress("sentences", 1 - len(rows) / len(telling))
-            own = [rows.popleft() for _ in read.steps_B]
-            return chosen.mapped(lambda values: values[own])
 
-        parts = (windows.part(track, number) for number in telling)
-        told = list(in_batches(self.captioner, parts, take))
-        placed = [
-            replace(part, first_P=part.first_P + windows.starts[n]) for part, n in zip(told, telling, strict=True)
-        ]
-        return _best_first(placed, track)
+def model_inputs(inputs: list[ModelInput], totals: Mapping[str, Total], device: torch.device) -> ModelInputs:
+    """What a calibration reads of the steps of a batch, from `totals_of` its features."""
+    steps_B = torch.tensor([len(each.values_TF) for each in inputs], device=device)
+    rows = {name: [total(each.values_TF) for each in inputs] for name, total in totals.items()}
+    return ModelInputs(steps_B, {name: side_by_side(of_videos, device) for name, of_videos in rows.items()})
 
 
-def in_batches(
-    captioner: Captioner,
-    tracks: Iterable[Track],
-    judge: Judge,
-    on_progress: ProgressCallback = no_progress,
-    *,
-    asked: Sequence[str] = (),
-) -> Iterator[CaptionedVideo]:
-    """Caption what `judge` leaves of every batch; it is told what was read of each video of the batch, and `asked`."""
-    steps: deque[int] = deque()
-    totals = totals_of(asked, captioner.actionness)
-    kept: dict[str, deque[np.ndarray]] = {name: deque() for name in asked}
-
-    def counted() -> Iterator[ModelInput]:
-        for read in map(captioner.read, tracks):
-            steps.append(len(read.values_TF))
-            for name, total in totals.items():
-                kept[name].append(total(read.values_TF))
-            yield read
-
-    def choose_some(selection: Selection) -> Selection:
-        device, videos = selection.kept_BK.device, range(len(selection.kept_BK))
-        own = torch.tensor([steps.popleft() for _ in videos], device=device)
-        joined = {name: side_by_side([rows.popleft() for _ in videos], device) for name, rows in kept.items()}
-        return judge(selection, ModelInputs(own, joined))
-
-    return captioner.captioned(counted(), choose=choose_some, on_progress=on_progress)
+def _taken(selection: Selection, rows: list[int]) -> Selection:
+    """Some of its rows."""
+    return selection.mapped(lambda values: values[rows])
 
 
 def _stacked(parts: list[Selection]) -> Selection:
@@ -199,21 +270,21 @@ def _stacked(parts: list[Selection]) -> Selection:
     return Selection(*map(torch.cat, columns))
 
 
-def _best_first(told: list[CaptionedVideo], track: FeatureTrack) -> CaptionedVideo:
-    """The events of all windows as those of one video."""
+def _best_first(parts: list[CaptionedVideo], track: FeatureTrack) -> CaptionedVideo:
+    """The events of all windows as those of one video, the best first."""
 
-    def joined(name: str, empty: tuple[int, ...]) -> np.ndarray:
-        return np.concatenate([np.empty(empty), *(getattr(part, name) for part in told)])
+    def joined(name: str, empty: tuple[int, ...] = (0,), kind: type = np.float64) -> np.ndarray:
+        return np.concatenate([np.empty(empty, kind), *(getattr(part, name) for part in parts)])
 
-    score_P = joined("score_P", (0,))
-    order_P = np.argsort(-score_P, kind="stable")
-    sentences = list(chain.from_iterable(part.sentences for part in told))
-    return CaptionedVideo(
-        anchor_P=joined("anchor_P", (0,))[order_P].astype(np.int64),
-        first_P=joined("first_P", (0,))[order_P].astype(np.int64),
-        score_P=score_P[order_P],
-        reported_P2=joined("reported_P2", (0, 2))[order_P],
-        sentences=[sentences[place] for place in order_P],
-        log_probability_P=joined("log_probability_P", (0,))[order_P],
+    video = CaptionedVideo(
         clock=track.clock,
+        anchor_P=joined("anchor_P", kind=np.int64),
+        first_P=joined("first_P", kind=np.int64),
+        score_P=joined("score_P"),
+        proposal_score_P=joined("proposal_score_P"),
+        reported_P2=joined("reported_P2", (0, 2)),
+        log_probability_P=joined("log_probability_P"),
+        sentences=list(chain.from_iterable(part.sentences for part in parts)),
+        masks=list(chain.from_iterable(part.masks for part in parts)),
     )
+    return video.take(np.argsort(-video.score_P, kind="stable"))

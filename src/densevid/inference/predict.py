@@ -141,7 +141,7 @@ class OpenedJob:
 
     def _events(self, tracks: dict[str, Track]) -> Iterator[list[Event]]:
         if self.segments is None:
-            return self.teller.tell(tracks.values())
+            return self.teller.caption_many(tracks.values())
         return caption_segments_many(self.captioner, ((track, self.segments[video]) for video, track in tracks.items()))
 
     def _unseen(self, video: str, track: Track) -> int:

@@ -82,6 +82,27 @@ class ProposalBatch:
     numbers: AnchorNumbers | None
     graph_sizes: tuple[int, ...] | None = None
 
+    def rows(self, row_R: Tensor) -> ProposalBatch:
+        """Some of its videos, copied."""
+        proposals, lengths, numbers = self.proposals, self.lengths, self.numbers
+        moved, trust = (
+            None if values is None else values[row_R] for values in (proposals.moved_BA2, proposals.trust_BA)
+        )
+        return replace(
+            self,
+            video=self.video.select(row_R),
+            lengths=Lengths(lengths.steps_B[row_R], lengths.read_B[row_R], lengths.end_B[row_R]),
+            proposals=replace(
+                proposals,
+                logits_BA=proposals.logits_BA[row_R],
+                offsets_BA2=proposals.offsets_BA2[row_R],
+                moved_BA2=moved,
+                trust_BA=trust,
+            ),
+            numbers=None if numbers is None else replace(numbers, own_BK=numbers.own_BK[row_R]),
+            graph_sizes=None,
+        )
+
 
 class ProposalGenerator:
     """Encodes a batch of videos, proposes events and selects those to caption.

@@ -1,10 +1,8 @@
-"""One feature track as one safetensors file: an entry of the cache.
-
-What was worked out once is kept: features by file content and recipe, events by features, model and choice.
+"""Cache: features by the content of a video and their recipe; results by the content, the model and the request.
 
 A second run on the same file decodes nothing. The folder is `densevid` in the user's cache folder, or DENSEVID_CACHE;
-it stays under DENSEVID_CACHE_BYTES, the entries unused for longest going first. Nothing in it is ever needed: a file
-that cannot be read is made again, and where nothing can be written nothing is kept.
+its features stay under DENSEVID_CACHE_BYTES, those unused for longest going first. Nothing in it is ever needed: an
+entry that cannot be read is made again, and where nothing can be written nothing is kept.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -26,9 +24,6 @@ from safetensors.numpy import save_file
 from densevid.errors import InputError
 from densevid.io import atomic_path, cache_folder, hash_of, tensor_path
 from densevid.tracks import Clock, FeatureTrack
-
-if TYPE_CHECKING:
-    from densevid.tracks import FeatureTrack
 
 
 def write_track(path: Path, cached: CachedTrack) -> None:
@@ -55,12 +50,12 @@ def read_track(path: Path, recipe: str) -> CachedTrack | None:
 
 
 FORMAT = 1
-LIMIT_VARIABLE, USUAL_LIMIT = "DENSEVID_CACHE_BYTES", 4 << 30
+LIMIT_VARIABLE, DEFAULT_LIMIT = "DENSEVID_CACHE_BYTES", 4 << 30
 
 
 @dataclass(frozen=True)
 class CachedTrack:
-    """A track, and what could not be read of its video."""
+    """A track, and a warning if a part of its video could not be read."""
 
     track: FeatureTrack
     warning: str | None = None
@@ -71,10 +66,10 @@ class Cache:
     """Entries by key; without a folder it keeps nothing. `limit` is what its features may take, in bytes."""
 
     folder: Path | None
-    limit: int = USUAL_LIMIT
+    limit: int = DEFAULT_LIMIT
 
     def events(self, key: str) -> dict[str, Any] | None:
-        """A plain value that was kept under this key."""
+        """The plain value of a key."""
         path = self._path("events", key, "json")
         try:
             content = json.loads(path.read_text(encoding="utf-8")) if path else None
@@ -89,14 +84,12 @@ class Cache:
                 temporary.write_text(json.dumps(content), encoding="utf-8")
 
     def track(self, key: str, recipe: str) -> CachedTrack | None:
-        """The features of a file, by the key of its content and the id of the recipe."""
+        """The features of a file, by its `content_key` and the id of the recipe."""
         path = self._track_path(key, recipe)
         if path is None:
             return None
-        from densevid.pipeline.cache import read_track
-
         with suppress(OSError):
-            os.utime(path)  # used now, so dropped late
+            os.utime(path)  # used now, so dropped last
         return read_track(path, recipe)
 
     def keep_track(self, key: str, recipe: str, cached: CachedTrack) -> None:
@@ -104,8 +97,6 @@ class Cache:
         path = self._track_path(key, recipe)
         if path is None:
             return
-        from densevid.pipeline.cache import write_track
-
         with suppress(OSError, InputError):
             write_track(path, cached)
             _drop_oldest(path.parent, self.limit)
@@ -123,7 +114,7 @@ def default_cache() -> Cache:
 
 
 def content_key(path: Path) -> str | None:
-    """What a file holds, whatever it is called: the sha256 of its bytes; None where there is no file."""
+    """The sha256 of a file's bytes; None where there is no file."""
     try:
         if not path.is_file():
             return None
@@ -134,7 +125,7 @@ def content_key(path: Path) -> str | None:
 
 
 def track_key(track: FeatureTrack) -> str:
-    """What a track holds, whatever store it is in."""
+    """The sha256 of a track's values and clock."""
     steps = range(len(track) + 1)
     about = {"streams": track.streams, "duration": track.duration, "edges": track.seconds(steps).tolist()}
     digest = hashlib.sha256(json.dumps(about).encode())
@@ -143,17 +134,17 @@ def track_key(track: FeatureTrack) -> str:
 
 
 def code_key(folders: Iterable[Path]) -> str:
-    """The state of some source files, so that a changed program does not believe what an older one kept."""
+    """A hash of the state of source files: a changed program does not use what an older one kept."""
     statuses = {str(file): file.stat() for folder in folders for file in sorted(folder.glob("*.py"))}
     return hash_of({name: [status.st_size, status.st_mtime_ns] for name, status in statuses.items()})
 
 
 def _limit() -> int:
-    """What the user allows; a wrong word is told before any work, for a limit that is not kept helps nobody."""
+    """The limit that the user sets, checked before any work."""
     given = os.environ.get(LIMIT_VARIABLE, "").strip()
     if given and not re.fullmatch(r"[0-9]{1,18}", given):
-        raise InputError(f"{LIMIT_VARIABLE} must be a whole number of bytes, as in {USUAL_LIMIT}; got {given!r:.40}")
-    return int(given) if given else USUAL_LIMIT
+        raise InputError(f"{LIMIT_VARIABLE} must be a whole number of bytes, as in {DEFAULT_LIMIT}; got {given!r:.40}")
+    return int(given) if given else DEFAULT_LIMIT
 
 
 def _drop_oldest(folder: Path, limit: int) -> None:

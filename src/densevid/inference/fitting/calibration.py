@@ -10,7 +10,6 @@ others are fitted where something does. All are a handful of numbers and go into
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -21,12 +20,19 @@ from torch import Tensor
 
 from densevid.errors import InputError
 from densevid.events import Event
-from densevid.inference.batches import ModelInputs
 from densevid.inference.captioner import Captioner
-from densevid.inference.confidence import HAPPENING, RIGHT_IOU, STIR, Calibration, event_columns, proposal_columns
+from densevid.inference.confidence import (
+    HAPPENING,
+    RIGHT_IOU,
+    STIR,
+    Calibration,
+    event_columns,
+    proposal_columns,
+    totals_of,
+)
 from densevid.inference.fitting.logistic import LogisticCurve
-from densevid.inference.long_video import LongVideoCaptioner, in_batches
-from densevid.inference.nms import WHOLE_VIDEO, Selection
+from densevid.inference.long_video import LongVideoCaptioner, model_inputs
+from densevid.inference.nms import WHOLE_VIDEO
 from densevid.inference.summary import SummaryRules
 from densevid.intervals import temporal_iou
 from densevid.tracks import FeatureTrack
@@ -119,18 +125,16 @@ def held_out_proposals(
     columns: list[dict[str, Tensor]] = []
     right: list[Tensor] = []
     quiet: list[bool] = []
-
-    def look(selection: Selection, read: ModelInputs) -> Selection:
+    asked = [HAPPENING if captioner.actionness is not None else STIR] if any(not events for events in truth) else []
+    totals = totals_of(asked, captioner.actionness)
+    for inputs, batch in captioner.proposed(tracks):
+        selection = batch.selection
         kept_BK = selection.kept_BK & (selection.anchor_BK != WHOLE_VIDEO)
-        found = proposal_columns(replace(selection, kept_BK=kept_BK), read)
+        found = proposal_columns(replace(selection, kept_BK=kept_BK), model_inputs(inputs, totals, captioner.device))
         columns.append({name: values[kept_BK].cpu() for name, values in found.items()})
         for spans_K2, own_K, (track, events) in zip(selection.reported_BK2, kept_BK, rows):  # noqa: B905
             right.append(right_steps(spans_K2[own_K].cpu(), track, events))
             quiet.extend([not events] * len(right[-1]))
-        return replace(selection, kept_BK=torch.zeros_like(kept_BK))
-
-    asked = [HAPPENING if captioner.actionness is not None else STIR] if any(not events for events in truth) else []
-    deque(in_batches(captioner, tracks, look, asked=asked), maxlen=0)
     joined = {name: torch.cat([part[name] for part in columns]).double().numpy() for name in columns[0]}
     return HeldOut(joined, torch.cat(right).numpy(), np.array(quiet, dtype=np.bool_))
 
@@ -139,7 +143,7 @@ def held_out_events(
     teller: LongVideoCaptioner, tracks: Sequence[FeatureTrack], truth: Sequence[Sequence[Event]]
 ) -> HeldOut:
     """All that a teller's stories hold."""
-    told = list(teller.told(tracks))
+    told = list(teller.captioned(tracks))
     score, words = (
         torch.from_numpy(np.concatenate([getattr(each, name) for each in told]))
         for name in ("score_P", "log_probability_P")

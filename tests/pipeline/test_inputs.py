@@ -13,7 +13,7 @@ from densevid.cli import main
 from densevid.data.extraction import extract_many
 from densevid.data.store.reader import FeatureStore
 from densevid.events import read_events
-from densevid.pipeline.output_names import LONGEST_NAME, fitting, harmless
+from densevid.pipeline.inputs import LONGEST_NAME, fitting, harmless
 from densevid.video.extract import Extractor, find_backbone
 from densevid.video.inputs import numbered_names
 

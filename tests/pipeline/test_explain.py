@@ -1,4 +1,4 @@
-"""Seeing inside: the masks on the page, and the figures of `--explain`."""
+"""The masks of results and pages, and the figures of `--explain`."""
 
 from __future__ import annotations
 
@@ -14,21 +14,22 @@ import densevid
 from densevid.cli import main
 from densevid.data.extraction import extract_many
 from densevid.events import read_events
+from densevid.export.document import TimedMask
+from densevid.export.explanation_plots import explanation_figures
 from densevid.pipeline.cache import Cache
 from densevid.pipeline.captioner import VideoCaptioner
 from densevid.pipeline.model_registry import find_model
-from densevid.pipeline.outputs import Target
-from densevid.pipeline.page import timeline_document
-from densevid.pipeline.result import FoundEvents, VideoCaptions
-from densevid.pipeline.selection import ChosenEvents, EventRequest
+from densevid.pipeline.outputs import Target, timeline_document
+from densevid.pipeline.request import EventRequest
+from densevid.pipeline.result import CaptionResult
 from helpers.made_videos import constant, make_video
 
 
 def test_masks_lie_where_the_events_are(clip) -> None:
     captioner = densevid.load()
     captions = captioner.caption_file(clip, "clip", EventRequest(dense=True))
-    assert len(captions.masks) == len(captions.events) > 1
-    assert {(mask.start, round(mask.end)) for mask in captions.masks} == {(0.0, 6)}
+    assert len(captions.detections) == len(captions) > 1
+    assert {(mask.start, round(mask.end)) for mask in masks(captions)} == {(0.0, 6)}
     check_masks(captions)
 
 
@@ -37,30 +38,34 @@ def test_masks_of_a_long_video_lie_in_the_window_of_each_event(tmp_path) -> None
     bright = lambda number: np.full((64, 64, 3), 60 * (number // 25 % 5), np.uint8)  # noqa: E731
     video = make_video(tmp_path / "long.mp4", constant(50.0, fps=5), size=(64, 64), picture=bright)
     captions = densevid.load().caption_file(video, "long", EventRequest(top=12))
-    assert len({mask.start for mask in captions.masks}) > 2 and max(mask.end for mask in captions.masks) > 45
+    assert len({mask.start for mask in masks(captions)}) > 2 and max(mask.end for mask in masks(captions)) > 45
     check_masks(captions)
-    for event, mask in zip(captions.events, captions.masks, strict=True):
+    for event, mask in zip(captions, masks(captions), strict=True):
         assert mask.end - mask.start == pytest.approx(20.0, abs=0.5)
         assert mask.start - 0.01 <= event.start < event.end <= mask.end + 0.01
 
 
 def test_of_very_many_events_the_surest_have_masks_and_pictures(video, monkeypatch) -> None:
-    monkeypatch.setattr("densevid.pipeline.selection.MOST_MASKS", 3)
-    monkeypatch.setattr("densevid.pipeline.page.MOST_THUMBNAILS", 4)
+    monkeypatch.setattr("densevid.pipeline.captioner.MOST_MASKS", 3)
+    monkeypatch.setattr("densevid.pipeline.outputs.MOST_THUMBNAILS", 4)
     captions = VideoCaptioner(find_model(), cache=Cache(None)).caption_file(video, "clip", EventRequest(dense=True))
     ranked = sorted(captions.events, key=lambda event: -event.score)
-    masked = {event for event, mask in zip(captions.events, captions.masks, strict=True) if mask}
+    masked = {event for event, found in zip(captions, captions.detections, strict=True) if found.mask}
     assert len(ranked) > 4 and masked == set(ranked[:3])
     shown = timeline_document(captions, Target(video.with_suffix(""))).events
     assert {each.event for each in shown if each.thumbnail} == set(ranked[:4])
-    kept = FoundEvents(1.0, None, ChosenEvents(captions.events, captions.masks))
-    assert FoundEvents.of(json.loads(json.dumps(kept.as_plain()))) == kept
+    fields = CaptionResult.fields_of_plain(json.loads(json.dumps(captions.as_plain())))
+    assert fields is not None and replace(captions, **fields) == captions
+    assert fields["detections"] == captions.detections
 
 
-def check_masks(captions: VideoCaptions) -> None:
-    """An event was told from inside its span more than from outside."""
-    assert len(captions.masks) == len(captions.events)
-    for event, mask in zip(captions.events, captions.masks, strict=True):
+def masks(captions: CaptionResult) -> list[TimedMask]:
+    return [found.mask for found in captions.detections if found.mask]
+
+
+def check_masks(captions: CaptionResult) -> None:
+    """A mask is larger inside the span of its event than outside."""
+    for event, mask in zip(captions, masks(captions), strict=True):
         centres = mask.start + (np.arange(len(mask.values)) + 0.5) * (mask.end - mask.start) / len(mask.values)
         inside = (centres > event.start) & (centres < event.end)
         if inside.any() and not inside.all():
@@ -115,5 +120,6 @@ def test_explain_shows_given_spans_and_what_was_found_where_none_is_asked_for(vi
     )
     assert "0:01.0–0:03.0, given span" in described(video.parent / "clip.densevid.html", "Where each word looked.")
     captioner = VideoCaptioner(find_model(), cache=Cache(None))
-    empty = replace(captioner.caption_file(video, "clip", EventRequest()), events=(), masks=(), origins=())
-    assert "best proposals" in captioner.explained(empty, captioner.track(video).track)[1].title
+    empty = replace(captioner.caption_file(video, "clip", EventRequest()), events=(), detections=())
+    explanation = captioner.explanation(empty, captioner.track(video).track)
+    assert "best proposals" in explanation_figures(explanation)[1].title

@@ -9,7 +9,7 @@ import pytest
 from densevid.cli import main
 from densevid.errors import InputError
 from densevid.events import read_events
-from densevid.pipeline.given_spans import read_spans
+from densevid.pipeline.request import read_spans
 
 WRITTEN = [(1.0, 2.5), (3.0, 65.25)]
 
