@@ -170,7 +170,9 @@ class DeviceUploader:
         for row_TF, read in zip(features_BTF.numpy(), inputs, strict=True):
             _copied(row_TF[: len(read.values_TF)], read, alone=len(inputs) == 1)
             row_TF[len(read.values_TF) :] = 0
-        ends = [self.behavior.end(count, read.clock.seconds_per_step) for count, read in zip(steps, inputs, strict=True)]
+        ends = [
+            self.behavior.end(count, read.clock.seconds_per_step) for count, read in zip(steps, inputs, strict=True)
+        ]
         lengths_3B = torch.tensor([steps, read_steps, ends], dtype=torch.float64)
         if self.device.type == "mps":  # Apple's GPUs have no float64
             lengths_3B = lengths_3B.float()
