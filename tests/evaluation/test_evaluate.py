@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import doctest
+import importlib
 import io
 import json
 from dataclasses import replace
@@ -18,7 +20,6 @@ from densevid.evaluation import report
 from densevid.evaluation.compare import Sample, compare, compare_samples, samples
 from densevid.evaluation.evaluate import PARTS, Evaluation, evaluate
 from densevid.evaluation.files import read_references
-from densevid.evaluation.result import as_json, per_video
 
 TEXT = {"METEOR", "Bleu_1", "Bleu_2", "Bleu_3", "Bleu_4", "ROUGE_L", "CIDEr"}
 
@@ -28,13 +29,13 @@ def event(sentence: str, start: float, end: float, score: float | None = 0.5) ->
     return {key: value for key, value in row.items() if value is not None}
 
 
-def told(*events: tuple[str, float, float]) -> dict[str, Any]:
+def annotated(*events: tuple[str, float, float]) -> dict[str, Any]:
     return {"timestamps": [[s, e] for _, s, e in events], "sentences": [text for text, _, _ in events]}
 
 
 REFERENCES: list[dict[str, Any]] = [
-    {"v_a": told(("a man walks", 0, 60), ("a dog runs", 60, 70)), "v_b": told(("two cats play", 0, 10))},
-    {"v_a": told(("the man is walking", 0, 55)), "v_c": told(("a car", 5, 80))},
+    {"v_a": annotated(("a man walks", 0, 60), ("a dog runs", 60, 70)), "v_b": annotated(("two cats play", 0, 10))},
+    {"v_a": annotated(("the man is walking", 0, 55)), "v_c": annotated(("a car", 5, 80))},
 ]
 PREDICTIONS: dict[str, Any] = {
     "version": "VERSION 1.0",
@@ -53,7 +54,7 @@ def evaluation() -> Evaluation:
 
 
 def test_the_json_contract(evaluation: Evaluation) -> None:
-    content = json.loads(json.dumps(as_json(evaluation), allow_nan=False))
+    content = json.loads(json.dumps(evaluation.to_dict(), allow_nan=False))
     assert content["protocol"] == "2018"
     assert set(content["captioning"]["average"]) == TEXT | {"Recall", "Precision", "F1"}
     assert list(content["captioning"]["per_tiou"]) == ["0.3", "0.5", "0.7", "0.9"]
@@ -67,8 +68,8 @@ def test_the_json_contract(evaluation: Evaluation) -> None:
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_parts_not_asked_for_are_absent(part: str) -> None:
-    content = as_json(evaluate(PREDICTIONS, REFERENCES, metrics=[part], cache=False))
+def test_parts_not_computed_are_absent(part: str) -> None:
+    content = evaluate(PREDICTIONS, REFERENCES, metrics=[part], cache=False).to_dict()
     assert set(content) & set(PARTS) == {part}
 
 
@@ -101,7 +102,7 @@ def test_the_same_from_paths_with_hashes(tmp_path: Path, evaluation: Evaluation)
     for path, content in zip(paths, (PREDICTIONS, *REFERENCES), strict=True):
         path.write_text(json.dumps(content))
     again = densevid.evaluate(str(paths[0]), paths[1:], metrics=PARTS, cache=False)
-    ours, theirs = as_json(again), as_json(evaluation)
+    ours, theirs = again.to_dict(), evaluation.to_dict()
     assert {part: ours[part] for part in PARTS} == {part: theirs[part] for part in PARTS}
     assert again.coverage.files["predictions"]["hash"].startswith("sha256:")
 
@@ -129,10 +130,10 @@ def test_long_events_alone() -> None:
     assert found.coverage.subset["references_left_out"] == 2
     assert found.coverage.subset["predictions_left_out"] == 3
     by_hand = {"results": {"v_a": PREDICTIONS["results"]["v_a"][:1], "v_c": [], "v_x": []}}
-    only_long = [{"v_a": told(("a man walks", 0, 60))}, {**REFERENCES[1]}]
+    only_long = [{"v_a": annotated(("a man walks", 0, 60))}, {**REFERENCES[1]}]
     expected = evaluate(by_hand, only_long, cache=False)
-    assert as_json(found)["captioning"] == as_json(expected)["captioning"]
-    assert as_json(found)["soda"] == as_json(expected)["soda"]
+    assert found.to_dict()["captioning"] == expected.to_dict()["captioning"]
+    assert found.to_dict()["soda"] == expected.to_dict()["soda"]
 
 
 @pytest.mark.parametrize(
@@ -189,7 +190,7 @@ def test_references_that_cannot_be_read(content: Any, message: str) -> None:
 
 
 def test_one_row_a_video(evaluation: Evaluation) -> None:
-    header, rows = per_video(evaluation)
+    header, rows = evaluation.per_video()
     assert [row[0] for row in rows] == ["v_a", "v_b", "v_c"]
     assert evaluation.captioning is not None
     mean = np.mean([row[header.index("METEOR")] for row in rows])
@@ -208,7 +209,7 @@ def test_a_system_does_not_differ_from_itself(evaluation: Evaluation) -> None:
 
 
 def test_comparisons_carry_the_reported_scores(evaluation: Evaluation) -> None:
-    content = as_json(evaluation)
+    content = evaluation.to_dict()
     values = {c.name: c.first for c in compare(evaluation, evaluation, draws=5)}
     assert values["captioning F1"] == pytest.approx(content["captioning"]["average"]["F1"])
     assert values["soda c multi f1"] == pytest.approx(content["soda"]["c"]["multi"]["f1"])
@@ -243,7 +244,7 @@ def test_intervals_and_p_follow_the_data() -> None:
 
 
 def test_tables_for_pasting(evaluation: Evaluation) -> None:
-    table = next(report.score_tables(as_json(evaluation)))
+    table = next(report.score_tables(evaluation.to_dict()))
     assert evaluation.captioning is not None
     meteor = f"{100 * evaluation.captioning.average()['METEOR']:.2f}"
     assert report.as_markdown(table).splitlines()[-1].startswith(f"| mean | {meteor} |")
@@ -255,7 +256,38 @@ def test_tables_for_pasting(evaluation: Evaluation) -> None:
 
 
 def test_no_segment_is_undefined_not_zero() -> None:
-    empty = [{"v_a": told()}]
+    empty = [{"v_a": annotated()}]
     found = evaluate(PREDICTIONS, empty, metrics=["segments"], cache=False)
     assert found.segments is not None
     assert set(found.segments.micro().values()) == set(found.segments.macro().values()) == {None}
+
+
+def test_the_example_of_the_documentation_runs() -> None:
+    module = importlib.import_module("densevid.evaluation.evaluate")
+    found = doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE)
+    assert found.attempted > 0 and found.failed == 0
+
+
+def test_a_short_repr_and_a_notebook_view(evaluation: Evaluation) -> None:
+    shown = repr(evaluation)
+    assert shown.startswith("Evaluation(METEOR ") and shown.endswith("; protocol 2018, 3 videos)")
+    assert "SODA_c" in shown and "\n" not in shown
+    page = evaluation._repr_html_()
+    assert page.count("<table>") == len(list(report.score_tables(evaluation.to_dict())))
+    assert f"<td>{report.percent(evaluation.headlines()['METEOR'])}</td>" in page
+    odd = report.Table("<script>", ("a & b",), [("<b>",)])
+    assert "&lt;script&gt;" in report.as_html(odd) and "a &amp; b" in report.as_html(odd)
+    assert "<b>" not in report.as_html(odd) and "<script>" not in report.as_html(odd)
+
+
+def test_a_file_is_parsed_once_and_each_pair_reaches_meteor_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = importlib.import_module("densevid.evaluation.files")
+    scorer = importlib.import_module("densevid.evaluation.meteor.scorer")
+    read: list[str] = []
+    pairs: list[Any] = []
+    interval, statistics = files._interval, scorer.statistics
+    monkeypatch.setattr(files, "_interval", lambda value: (read.append(str(value)), interval(value))[1])
+    monkeypatch.setattr(scorer, "statistics", lambda batch: (pairs.extend(batch), statistics(batch))[1])
+    evaluate(PREDICTIONS, REFERENCES, metrics=PARTS, min_seconds=5, cache=False)
+    assert len(read) == 4 + 3 + 2
+    assert len(pairs) == len(set(pairs)) > 0

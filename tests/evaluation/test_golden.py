@@ -9,12 +9,13 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from densevid.evaluation.metrics.meteor import Meteor, corpus_score, segment_scores
-from densevid.evaluation.metrics.text_pool import CaptionIndex
-from densevid.evaluation.metrics.tokens import tokenise
+from densevid.evaluation.meteor.ptb_tokenizer import tokenize
+from densevid.evaluation.meteor.scorer import MeteorScorer
+from densevid.evaluation.meteor.statistics import corpus_score, segment_scores
+from densevid.evaluation.metrics.caption_index import CaptionIndex
 from densevid.evaluation.protocols.captioning import TIOUS, score_captioning
-from densevid.evaluation.protocols.localization import score_proposals
 from densevid.evaluation.protocols.paragraph import begin_paragraphs, paragraphs_of, read_paragraphs
+from densevid.evaluation.protocols.proposals import score_proposals
 from densevid.evaluation.protocols.soda import NAMES, score_soda
 from helpers.golden_evaluation import (
     CLOSE,
@@ -34,22 +35,22 @@ MODES = {"merged": "merged", "multi": "multi", "pdvc": "per_reference"}
 
 
 @pytest.fixture(scope="module")
-def meteor() -> Iterator[Meteor]:
-    engine = Meteor(cache=False)
+def meteor() -> Iterator[MeteorScorer]:
+    engine = MeteorScorer(cache=False)
     yield engine
     engine.close()
 
 
 @pytest.fixture(scope="module")
-def pool(meteor: Meteor) -> CaptionIndex:
+def index(meteor: MeteorScorer) -> CaptionIndex:
     return CaptionIndex(meteor)
 
 
 @pytest.mark.parametrize("name", golden_files("e20"))
-def test_captioning(name: str, pool: CaptionIndex) -> None:
-    predicted, kind, told = parts_of(name)
+def test_captioning(name: str, index: CaptionIndex) -> None:
+    predicted, kind, annotated = parts_of(name)
     result = load(name)["result"]
-    ours = score_captioning(predictions(predicted), references(told), pool, kind[1:5])
+    ours = score_captioning(predictions(predicted), references(annotated), index, kind[1:5])
     assert_close(ours.average(), result["average"])
     per_tiou = ours.per_tiou()
     for place, tiou in enumerate(TIOUS):
@@ -57,9 +58,9 @@ def test_captioning(name: str, pool: CaptionIndex) -> None:
 
 
 @pytest.mark.parametrize("name", ["small_clean.e2018.pervideo.json.gz", "yc2small_clean.e2018.pervideo.json.gz"])
-def test_captioning_of_each_video(name: str, pool: CaptionIndex) -> None:
+def test_captioning_of_each_video(name: str, index: CaptionIndex) -> None:
     predicted = name.split(".")[0]
-    ours = score_captioning(predictions(predicted), references(predicted.removesuffix("_clean")), pool, "2018")
+    ours = score_captioning(predictions(predicted), references(predicted.removesuffix("_clean")), index, "2018")
     for run in load(name)["runs"]:
         place = TIOUS.index(run["tiou"])
         for metric, by_video in run["scores"].items():
@@ -70,11 +71,11 @@ def test_captioning_of_each_video(name: str, pool: CaptionIndex) -> None:
 
 
 @pytest.mark.parametrize("name", golden_files("soda"))
-def test_soda(name: str, pool: CaptionIndex) -> None:
-    predicted, kind, told = parts_of(name)
+def test_soda(name: str, index: CaptionIndex) -> None:
+    predicted, kind, annotated = parts_of(name)
     _, letter, mode, metric = kind.split("_")
     text = {"Meteor": "METEOR", "Cider": "CIDEr"}[metric]
-    ours = score_soda(predictions(predicted), references(told), pool, text, [letter]).scores[letter][MODES[mode]]
+    ours = score_soda(predictions(predicted), references(annotated), index, text, [letter]).tables[letter][MODES[mode]]
     result = load(name)["result"]
     assert_close(ours.means(), dict(zip(NAMES, result["mean_PRF"], strict=True)) if mode == "pdvc" else result)
     for file, golden in enumerate(result.get("per_reference_PRF", [])):
@@ -82,32 +83,32 @@ def test_soda(name: str, pool: CaptionIndex) -> None:
         np.testing.assert_allclose(alone, golden, atol=CLOSE, rtol=0)
 
 
-def test_soda_of_each_video(pool: CaptionIndex) -> None:
+def test_soda_of_each_video(index: CaptionIndex) -> None:
     (run,) = load("small_nasty.soda_c_merged.pervideo.json.gz")
     (by_video,) = (table for name, table in run.items() if name.startswith("per_video"))
-    ours = score_soda(predictions("small_nasty"), references("small"), pool, types=["c"])
+    ours = score_soda(predictions("small_nasty"), references("small"), index, types=["c"])
     assert set(by_video) == set(ours.videos)
-    for video, values in zip(ours.videos, ours.scores["c"]["merged"].values_FV3[0], strict=True):
+    for video, values in zip(ours.videos, ours.tables["c"]["merged"].values_FV3[0], strict=True):
         ((golds, predicted, total, _),) = by_video[video][0]
         assert values[:2] == pytest.approx([total / predicted, total / golds], abs=CLOSE)
 
 
 @pytest.mark.parametrize("from_files", [False, True], ids=["joined", "paragraph-files"])
 @pytest.mark.parametrize("name", golden_files("para"))
-def test_paragraphs(name: str, from_files: bool, meteor: Meteor) -> None:
-    predicted, _, told = parts_of(name)
-    files = [read_paragraphs(path).by_video for path in sorted(REFERENCES.glob(f"{told}_para*.json"))]
-    golds = files if from_files else [paragraphs_of(rows) for rows in references(told)]
+def test_paragraphs(name: str, from_files: bool, meteor: MeteorScorer) -> None:
+    predicted, _, annotated = parts_of(name)
+    files = [read_paragraphs(path).by_video for path in sorted(REFERENCES.glob(f"{annotated}_para*.json"))]
+    golds = files if from_files else [paragraphs_of(rows) for rows in references(annotated)]
     ours = begin_paragraphs(paragraphs_of(predictions(predicted)), golds, meteor).finish()
-    assert_close(ours.scores(), load(name)["result"]["scores"])
+    assert_close(ours.to_dict(), load(name)["result"]["scores"])
 
 
 @pytest.mark.parametrize("name", golden_files("prop"))
 @pytest.mark.parametrize(("limit", "most"), [("max100", 100), ("uncapped", None)])
 def test_proposals(name: str, limit: str, most: int | None) -> None:
-    predicted, kind, told = parts_of(name)
+    predicted, kind, annotated = parts_of(name)
     golden = load(name)["result"][limit]
-    files = references(told) if kind == "prop12" else references(told)[:1]
+    files = references(annotated) if kind == "prop12" else references(annotated)[:1]
     ours = score_proposals(predictions(predicted), files, most)
     assert 100 * ours.area() == pytest.approx(golden["area"], abs=CLOSE)
     assert ours.average_number_J[-1] == pytest.approx(golden["N_last"], abs=CLOSE)
@@ -125,7 +126,7 @@ def test_every_headline_of_the_summary_has_a_test_above() -> None:
     assert {(p, headline) for p, headlines in load("summary.json").items() for headline in headlines} <= tested
 
 
-def test_meteor_pairs_and_blocks(meteor: Meteor) -> None:
+def test_meteor_pairs_and_blocks(meteor: MeteorScorer) -> None:
     content = load("meteor_pairs.json.gz")
     rows = content["rows"]
     stats = meteor.statistics([(row["hyp"], tuple(row["refs"])) for row in rows])
@@ -139,4 +140,4 @@ def test_meteor_pairs_and_blocks(meteor: Meteor) -> None:
 def test_tokenised_sentences() -> None:
     with gzip.open(GOLDEN / "tokenised.jsonl.gz", "rt") as lines:
         raw, words = zip(*map(json.loads, lines), strict=True)
-    assert tokenise(raw) == list(words)
+    assert tokenize(raw) == list(words)

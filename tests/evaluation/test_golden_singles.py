@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from densevid.errors import InputError
-from densevid.evaluation.evaluate import Settings, evaluate_rows, parts_of
+from densevid.evaluation.evaluate import Settings, evaluate_files, parts_of
 from densevid.evaluation.files import read_predictions
-from densevid.evaluation.metrics.meteor import Meteor
-from densevid.evaluation.result import as_json
+from densevid.evaluation.meteor.scorer import MeteorScorer
 from helpers.golden_evaluation import CLOSE, PREDICTIONS, assert_close, load, needs_golden, prediction_path, references
 
 pytestmark = needs_golden
@@ -29,16 +28,16 @@ SODA = {"soda_a": "a", "soda_c": "c", "soda_d": "d"}
 @pytest.fixture(scope="module", autouse=True)
 def one_meteor() -> Iterator[None]:
     """Singles share nearly all pairs, so one METEOR answers for all of them."""
-    engine = Meteor(cache=False)
+    engine = MeteorScorer(cache=False)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("densevid.evaluation.metrics.meteor.Meteor", lambda *_, **__: engine)
+        patch.setattr("densevid.evaluation.meteor.scorer.MeteorScorer", lambda *_, **__: engine)
         patch.setattr(engine, "close", lambda: None)
         yield
 
 
 def scores(name: str, part: str) -> Any:
-    evaluation = evaluate_rows(read_predictions(prediction_path(name)), references("small"), Settings(metrics=(part,)))
-    return as_json(evaluation)[part]
+    evaluation = evaluate_files(read_predictions(prediction_path(name)), references("small"), Settings(metrics=(part,)))
+    return evaluation.to_dict()[part]
 
 
 def golden(name: str, kind: str) -> dict[str, Any] | None:
@@ -122,7 +121,7 @@ def test_a_missing_head_field_is_a_warning(name: str) -> None:
     assert "is missing" in read_predictions(prediction_path(name)).warnings[0]
 
 
-def test_events_without_scores_leave_proposals_out_and_say_so() -> None:
+def test_events_without_scores_leave_proposals_out_with_a_note() -> None:
     parts, skipped = parts_of(read_predictions(prediction_path("ev_noscore")), references("small"), Settings())
     assert parts == ("captioning", "soda", "paragraph")
     assert "proposal_score" in skipped[0]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from densevid.evaluation.files import EventTable, read_predictions, read_references
+from densevid.evaluation.files import EventFile, read_predictions, read_references
 
 SHARED = Path(__file__).parents[2] / ".." / "shared"
 FOLDER = SHARED / "golden" / "evaluation"
@@ -26,7 +26,7 @@ def load(name: str) -> Any:
 
 
 @cache
-def references(name: str) -> tuple[EventTable, ...]:
+def references(name: str) -> tuple[EventFile, ...]:
     return tuple(read_references(path) for path in reference_paths(name))
 
 
@@ -37,7 +37,7 @@ def reference_paths(name: str) -> list[Path]:
 
 
 @cache
-def predictions(name: str) -> EventTable:
+def predictions(name: str) -> EventFile:
     return read_predictions(prediction_path(name))
 
 
@@ -53,8 +53,8 @@ def golden_files(kind: str) -> list[str]:
 
 def parts_of(name: str) -> tuple[str, str, str]:
     """(predictions, kind, references) of a golden file."""
-    predicted, kind, told, _ = name.split(".")
-    return predicted, kind, told.removeprefix("refs-")
+    predicted, kind, annotated, _ = name.split(".")
+    return predicted, kind, annotated.removeprefix("refs-")
 
 
 def assert_close(ours: dict[str, Any], golden: dict[str, Any]) -> None:

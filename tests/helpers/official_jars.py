@@ -30,15 +30,27 @@ def java() -> str:
 
 def jar_tokens(sentences: Sequence[str]) -> list[str]:
     """One run of the tokenizer over ASCII sentences without line breaks, punctuation dropped as the wrapper does."""
+    return jar_tokens_of_files([sentences])[0]
+
+
+def jar_tokens_of_files(files: Sequence[Sequence[str]]) -> list[list[str]]:
+    """The same for the lines of several files, which do not see each other, in one Java program."""
     assert METRICS
     jar = METRICS / "tokenizer" / "stanford-corenlp-3.4.1.jar"
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "captions.txt"
-        file.write_bytes("\n".join(sentences).encode("ascii"))
+        captions = [Path(folder) / f"{number}.txt" for number in range(len(files))]
+        for path, sentences in zip(captions, files, strict=True):
+            path.write_bytes("\n".join(sentences).encode("ascii"))
+        names = Path(folder) / "names.txt"
+        names.write_text("".join(f"{path}\t{path.with_suffix('.out')}\n" for path in captions))
         command = [java(), "-cp", str(jar), "edu.stanford.nlp.process.PTBTokenizer", "-preserveLines", "-lowerCase"]
-        output = subprocess.run([*command, str(file)], capture_output=True, check=True).stdout.decode()
-    lines = output.split("\n")[: len(sentences)]
-    lines += [""] * (len(sentences) - len(lines))
+        subprocess.run([*command, "-ioFileList", str(names)], capture_output=True, check=True)
+        return [_words(path.with_suffix(".out"), len(lines)) for path, lines in zip(captions, files, strict=True)]
+
+
+def _words(path: Path, count: int) -> list[str]:
+    lines = path.read_bytes().decode().split("\n")[:count]
+    lines += [""] * (count - len(lines))  # blank lines at the end are not answered
     return [" ".join(w for w in line.rstrip().split(" ") if w not in PUNCTUATION) for line in lines]
 
 

@@ -33,7 +33,7 @@ def test_a_word_matches_once_and_more_is_better_than_little() -> None:
 @pytest.mark.skipif(find_spec("pycocoevalcap") is None, reason="needs the extra [eval]")
 def test_it_follows_meteor(shared: Path) -> None:
     """Of real sentences about other clips and the same clip, those that METEOR likes are liked."""
-    from densevid.evaluation.metrics import meteor
+    from densevid.evaluation.meteor import scorer, statistics
 
     clips = ClipCollection.read(shared / "data" / "msvd").split("train")[:60]
     draw = random.Random(0)
@@ -45,6 +45,6 @@ def test_it_follows_meteor(shared: Path) -> None:
     ]
     documents = [[tuple(sentence.lower().split()) for sentence in told] for _, told in pairs]
     ours = WordMatches(documents).scores([tuple(said.lower().split()) for said, _ in pairs], range(len(pairs)))
-    engine = meteor.Meteor(cache=False)
-    theirs = meteor.segment_scores(engine.statistics([(said.lower(), tuple(told)) for said, told in pairs]))
+    engine = scorer.MeteorScorer(cache=False)
+    theirs = statistics.segment_scores(engine.statistics([(said.lower(), tuple(told)) for said, told in pairs]))
     assert np.corrcoef(ours, np.asarray(theirs))[0, 1] > 0.8

@@ -9,7 +9,7 @@
 
 Without --metrics: captioning, soda and paragraph; proposals if every event has a "proposal_score"; segments if every
 event has the times of a reference event. Tables show scores x 100; --json writes fractions at full precision.
-docs/evaluation.md says what each number is, to the last quirk.
+docs/evaluation.md defines each number.
 """
 
 from __future__ import annotations
@@ -27,8 +27,10 @@ from densevid.errors import InputError
 from densevid.io import provenance, require_writable, write_json, write_text
 
 if TYPE_CHECKING:
-    from densevid.evaluation.evaluate import Evaluation, Settings
-    from densevid.evaluation.files import EventTable
+    from densevid.evaluation.files import EventFile
+    from densevid.evaluation.result import Evaluation, Settings
+
+JAVA_IS_GONE = "--meteor has no effect any more: METEOR runs without Java and gives the same scores"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,8 +49,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--per-video", metavar="OUT", help="write one row a video as CSV")
     add("--plot", metavar="OUT", help="write the recall curves of proposals as a picture")
     add("--format", default="table", help="table (default), markdown, latex or csv")
-    add("--meteor", metavar="ENGINE", help="native (default) or java, the original jar")
-    add("--no-cache", action="store_true", help="ask METEOR again, and keep nothing")
+    add("--no-cache", action="store_true", help="compute METEOR anew, and keep nothing")
+    add("--meteor", choices=("native", "java"), help=argparse.SUPPRESS)  # of 0.1
 
 
 def run(args: argparse.Namespace) -> int:
@@ -57,6 +59,8 @@ def run(args: argparse.Namespace) -> int:
 
     if args.format not in FORMATS:
         raise InputError(f"unknown format {args.format!r}; choose from {', '.join(FORMATS)}")
+    if args.meteor:
+        print(f"densevid: {JAVA_IS_GONE}", file=sys.stderr)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         notes = _evaluate_and_write(args)
@@ -66,23 +70,22 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _evaluate_and_write(args: argparse.Namespace) -> list[str]:
-    """Returns what the user should know besides the scores."""
-    from densevid.evaluation.compare import compare, not_compared
-    from densevid.evaluation.evaluate import evaluate_rows
+    """Return warnings."""
+    from densevid.evaluation.compare import compare, comparison_table, not_compared
+    from densevid.evaluation.evaluate import evaluate_files
     from densevid.evaluation.files import read_predictions, read_references
-    from densevid.evaluation.report import comparison_table, coverage_table, score_tables, show
-    from densevid.evaluation.result import as_json
+    from densevid.evaluation.report import coverage_table, score_tables, show
 
     settings = _settings(args)
     predictions, references = read_predictions(args.predictions), [read_references(file) for file in args.references]
     other = read_predictions(args.compare) if args.compare else None
     _require_outputs(args, settings, predictions)
-    evaluation = evaluate_rows(predictions, references, settings)
-    content = as_json(evaluation)
+    evaluation = evaluate_files(predictions, references, settings)
+    content = evaluation.to_dict()
     tables, covered = list(score_tables(content)), [coverage_table(evaluation.coverage)]
     notes = evaluation.coverage.warnings
     if other is not None:
-        second = evaluate_rows(other, references, settings)
+        second = evaluate_files(other, references, settings)
         comparisons, alone = compare(evaluation, second), not_compared(evaluation, second)
         content["comparison"] = {c.name: asdict(c) for c in comparisons}
         content["compared_with"] = {"coverage": asdict(second.coverage), "parts_not_compared": alone}
@@ -97,9 +100,9 @@ def _evaluate_and_write(args: argparse.Namespace) -> list[str]:
     return notes
 
 
-def _require_outputs(args: argparse.Namespace, settings: Settings, predictions: EventTable) -> None:
-    """Refuse what could not be written or drawn before the work, not after it."""
-    from densevid.evaluation.plots import picture_kind
+def _require_outputs(args: argparse.Namespace, settings: Settings, predictions: EventFile) -> None:
+    """Check before the work that every output can be written or drawn."""
+    from densevid.evaluation.report import picture_kind
 
     for path in filter(None, (args.json, args.per_video, args.plot)):
         require_writable(path)
@@ -108,14 +111,14 @@ def _require_outputs(args: argparse.Namespace, settings: Settings, predictions: 
     picture_kind(args.plot)
     if settings.metrics is not None and "proposals" not in settings.metrics:
         raise InputError("--plot draws proposals, which are not scored; add proposals to --metrics")
-    if any("proposal_score" not in row for row in predictions.raw):
+    if any("proposal_score" not in event for event in predictions.raw):
         raise InputError(f'--plot draws proposals, but {predictions.name} has events without "proposal_score"')
     if find_spec("matplotlib") is None:
         raise ModuleNotFoundError("--plot draws with matplotlib", name="matplotlib")
 
 
 def _settings(args: argparse.Namespace) -> Settings:
-    from densevid.evaluation.evaluate import Settings
+    from densevid.evaluation.result import Settings
 
     metrics = None if args.metrics is None else tuple(part.strip() for part in args.metrics.split(",") if part.strip())
     if metrics == ():
@@ -127,21 +130,18 @@ def _settings(args: argparse.Namespace) -> Settings:
         soda_metric=args.soda_metric,
         min_seconds=args.min_seconds,
         max_seconds=args.max_seconds,
-        meteor=args.meteor,
         cache=not args.no_cache,
     )
 
 
 def _write(args: argparse.Namespace, evaluation: Evaluation, content: dict[str, Any]) -> None:
-    from densevid.evaluation.plots import plot_proposals
-    from densevid.evaluation.report import encodable
-    from densevid.evaluation.result import per_video
+    from densevid.evaluation.report import encodable, plot_proposals
 
     if args.json:
         write_json(args.json, content)
     if args.per_video:
         text = io.StringIO()
-        header, rows = per_video(evaluation)
+        header, rows = evaluation.per_video()
         csv.writer(text, lineterminator="\n").writerows([header, *rows])
         write_text(args.per_video, encodable(text.getvalue()))
     if args.plot and evaluation.proposals is not None:

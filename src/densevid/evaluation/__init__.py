@@ -1,7 +1,8 @@
-"""Scores of event files against references, by every official protocol, to the last digit.
+"""Scores of event files against references by every official protocol of dense video captioning, without Java.
 
-Flow: `rows` reads the files as they stand; `tokens` and `meteor` answer each distinct sentence and pair once;
-`captioning`, `soda`, `paragraph`, `localization` and `segments` turn them into scores; `evaluate` runs the parts asked
-for with a `coverage` report; `compare` sets two systems side by side; `result` and `report` write it down. `native`
-is METEOR and the tokenizer without Java, `java` their originals and check. Neither torch nor av is imported.
+Flow: `files` reads predictions and references; `metrics.caption_index` tokenizes each distinct caption once and
+`meteor.scorer` aligns each distinct pair of captions once; the modules of `protocols` turn them into scores;
+`evaluate` runs the protocols and returns the `Evaluation` of `result`, with a `coverage` report; `compare` tests two
+systems against each other and `report` formats tables. `meteor` holds METEOR 1.5 and the tokenizer of the official
+evaluators in Python. Neither torch nor av is imported.
 """

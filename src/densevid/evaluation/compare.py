@@ -1,25 +1,26 @@
-"""Two systems on the same references: is the difference more than chance would make it?
+"""Two systems on the same references: confidence intervals of their scores, and a paired test of the difference.
 
 Every score is a function of sums over videos, so both tests only re-weight videos. The bootstrap draws videos with
 replacement, the same draw for both systems, and gives 95% intervals; the paired test exchanges the two systems' rows of
-a video at random and asks how often the difference is as large as the one observed (approximate randomisation).
+a video at random and counts how often the difference is as large as the one observed (approximate randomisation).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from densevid.evaluation.evaluate import Evaluation
 from densevid.evaluation.files import Floats
-from densevid.evaluation.metrics.corpus import TEXT_METRICS, group_scores
-from densevid.evaluation.protocols.captioning import Captioning
-from densevid.evaluation.protocols.localization import Proposals
-from densevid.evaluation.protocols.paragraph import Paragraphs
-from densevid.evaluation.protocols.segments import Segments
-from densevid.evaluation.protocols.soda import NAMES, Soda
+from densevid.evaluation.metrics.text_scores import TEXT_METRICS, group_scores
+from densevid.evaluation.protocols.captioning import CaptioningScores
+from densevid.evaluation.protocols.paragraph import ParagraphScores
+from densevid.evaluation.protocols.proposals import ProposalScores
+from densevid.evaluation.protocols.segments import SegmentScores
+from densevid.evaluation.protocols.soda import NAMES, SodaScores
+from densevid.evaluation.report import Table, percent
+from densevid.evaluation.result import Evaluation
 
 DRAWS = 2000
 SEED = 0
@@ -52,14 +53,23 @@ class Comparison:
 
 
 def compare(first: Evaluation, second: Evaluation, draws: int = DRAWS) -> list[Comparison]:
-    """Compare every score that both evaluations have."""
+    """Compare every score that both evaluations have.
+
+    Args:
+        first: One system's evaluation.
+        second: Another system's, against the same references.
+        draws: Bootstrap draws, and random exchanges of the paired test.
+
+    Returns:
+        One `Comparison` a score, the same for the same inputs every time.
+    """
     others = {sample.name: sample for sample in samples(second)}
     random = np.random.default_rng(SEED)
     return [compare_samples(a, others[a.name], draws, random) for a in samples(first) if a.name in others]
 
 
 def not_compared(first: Evaluation, second: Evaluation) -> list[str]:
-    """Parts that only one of the two has, with whose they are."""
+    """Parts that only one of the two has, with the name of its file."""
     names = [evaluation.coverage.files["predictions"]["name"] for evaluation in (first, second)]
     alone = [(part, names[0]) for part in first.parts if part not in second.parts]
     alone += [(part, names[1]) for part in second.parts if part not in first.parts]
@@ -80,6 +90,24 @@ def compare_samples(first: Sample, second: Sample, draws: int, random: np.random
     return Comparison(first.name, a, b, _interval(a_B), _interval(b_B), b - a, _interval(b_B - a_B), p_value)
 
 
+def comparison_table(names: tuple[str, str], comparisons: Sequence[Comparison]) -> Table:
+    """Both systems with 95% intervals over videos, their difference and the p of the paired test; of SODA, F1."""
+    header = ("score", *names, "difference", "95% of it", "p")
+    rows = [
+        (
+            c.name,
+            f"{percent(c.first)} {_percent_range(c.first_interval)}",
+            f"{percent(c.second)} {_percent_range(c.second_interval)}",
+            f"{100 * c.difference:+.2f}",
+            _percent_range(c.difference_interval),
+            f"{c.p_value:.4f}",
+        )
+        for c in comparisons
+        if not c.name.startswith("soda") or c.name.endswith("f1")
+    ]
+    return Table("comparison (brackets: 95% over videos)", header, rows)
+
+
 def samples(evaluation: Evaluation) -> Iterator[Sample]:
     """The scores of an evaluation that can be compared."""
     if evaluation.captioning:
@@ -95,16 +123,16 @@ def samples(evaluation: Evaluation) -> Iterator[Sample]:
         yield from _of_segments(evaluation.segments)
 
 
-def _of_captioning(scores: Captioning) -> Iterator[Sample]:
-    means = {name: values_TV.mean(axis=0) for name, values_TV in scores.values.items()}
+def _of_captioning(scores: CaptioningScores) -> Iterator[Sample]:
+    means = scores.per_video()
     for name, values_V in means.items():
         yield Sample(f"captioning {name}", scores.videos, _with_count(values_V), _mean_of_ratios)
     both = np.column_stack([means["Precision"], means["Recall"], np.ones(len(scores.videos))])
     yield Sample("captioning F1", scores.videos, both, _f1)
 
 
-def _of_soda(scores: Soda) -> Iterator[Sample]:
-    for kind, modes in scores.scores.items():
+def _of_soda(scores: SodaScores) -> Iterator[Sample]:
+    for kind, modes in scores.tables.items():
         for mode, table in modes.items():
             for place, name in enumerate(NAMES):
                 columns = [
@@ -115,17 +143,17 @@ def _of_soda(scores: Soda) -> Iterator[Sample]:
                 )
 
 
-def _of_paragraphs(scores: Paragraphs) -> Iterator[Sample]:
+def _of_paragraphs(scores: ParagraphScores) -> Iterator[Sample]:
     for name in TEXT_METRICS:
         yield Sample(f"paragraph {name}", scores.videos, scores.sums_VS, _corpus_score(name))
 
 
-def _of_proposals(side: str, scores: Proposals) -> Iterator[Sample]:
+def _of_proposals(side: str, scores: ProposalScores) -> Iterator[Sample]:
     table = _with_count(scores.matched_VT.mean(axis=1), scores.events_V.astype(np.float64))
     yield Sample(f"proposals {side} AR@100", scores.videos, table, _mean_of_ratios)
 
 
-def _of_segments(scores: Segments) -> Iterator[Sample]:
+def _of_segments(scores: SegmentScores) -> Iterator[Sample]:
     per_video = group_scores(scores.macro_VS)
     for name in TEXT_METRICS:
         yield Sample(f"segments micro {name}", scores.videos, scores.micro_VS, _corpus_score(name))
@@ -165,3 +193,7 @@ def _aligned(first: Sample, second: Sample) -> tuple[Floats, Floats]:
 def _interval(values_B: Floats) -> tuple[float, float]:
     low, high = np.quantile(values_B, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return float(low), float(high)
+
+
+def _percent_range(interval: tuple[float, float]) -> str:
+    return f"[{100 * interval[0]:.2f}, {100 * interval[1]:.2f}]"

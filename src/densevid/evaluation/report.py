@@ -1,18 +1,25 @@
-"""Tables made for reading (rich, or plain text) and for pasting (markdown, LaTeX, CSV). Scores are printed x 100."""
+"""Tables for reading (rich, or plain text) and for pasting (markdown, LaTeX, CSV, HTML), and the figure of recall.
+
+Scores are printed x 100.
+"""
 
 from __future__ import annotations
 
 import csv
+import html
 import io
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, TextIO
 
-from densevid.evaluation.compare import Comparison
+from densevid.errors import InputError
 from densevid.evaluation.coverage import Coverage
+from densevid.evaluation.protocols.proposals import TIOUS, ProposalScores
+from densevid.io import atomic_path
 
 SHORT = {
     "Bleu_1": "B@1",
@@ -62,26 +69,8 @@ def score_tables(content: Mapping[str, Any]) -> Iterator[Table]:
         yield _table("given segments", content["segments"])
 
 
-def comparison_table(names: tuple[str, str], comparisons: Sequence[Comparison]) -> Table:
-    """Both systems with 95% intervals over videos, their difference and the p of the paired test; of SODA, F1."""
-    header = ("score", *names, "difference", "95% of it", "p")
-    rows = [
-        (
-            c.name,
-            f"{percent(c.first)} {_range(c.first_interval)}",
-            f"{percent(c.second)} {_range(c.second_interval)}",
-            f"{100 * c.difference:+.2f}",
-            _range(c.difference_interval),
-            f"{c.p_value:.4f}",
-        )
-        for c in comparisons
-        if not c.name.startswith("soda") or c.name.endswith("f1")
-    ]
-    return Table("comparison (brackets: 95% over videos)", header, rows)
-
-
 def coverage_table(coverage: Coverage, title: str = "coverage") -> Table:
-    """What was scored, for the eye."""
+    """The coverage as a table."""
     events, files = coverage.events_per_video, coverage.files
     rows = [
         ("reference videos", str(coverage.reference_videos)),
@@ -156,6 +145,14 @@ def as_csv(table: Table) -> str:
     return text.getvalue()
 
 
+def as_html(table: Table) -> str:
+    """A table for a notebook, escaped."""
+    header = "".join(f"<th>{html.escape(cell)}</th>" for cell in table.header)
+    rows = ("".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in table.rows)
+    body = "".join(f"<tr>{row}</tr>" for row in rows)
+    return f"<table><caption>{html.escape(table.title)}</caption><tr>{header}</tr>{body}</table>"
+
+
 def as_text(table: Table) -> str:
     """A table for a terminal without rich."""
     lines = [table.header, *table.rows]
@@ -167,6 +164,8 @@ def as_text(table: Table) -> str:
 
 WRITERS: dict[str, Callable[[Table], str]] = {"markdown": as_markdown, "latex": as_latex, "csv": as_csv}
 FORMATS = ("table", *WRITERS)
+PICTURES = ("png", "pdf", "svg")
+FIGURE_TIOU = 6  # the paper's figure is at tIoU 0.8
 
 
 def show(tables: Sequence[Table], form: str, *, aside: bool = False) -> None:
@@ -182,6 +181,37 @@ def show(tables: Sequence[Table], form: str, *, aside: bool = False) -> None:
 def encodable(text: str, encoding: str | None = "utf-8") -> str:
     """The text with what cannot be written (half a surrogate pair in a name) as an escape."""
     return text.encode(encoding or "utf-8", "backslashreplace").decode(encoding or "utf-8")
+
+
+def picture_kind(path: Path | str) -> str:
+    """The format that the ending of the path names."""
+    kind = Path(path).suffix.lstrip(".").lower()
+    if kind not in PICTURES:
+        raise InputError(f"{path}: a picture must end in .png, .pdf or .svg")
+    return kind
+
+
+def plot_proposals(path: Path | str, sides: Mapping[str, ProposalScores]) -> None:
+    """Write the paper's figure: recall of proposals over their number (dashed: at tIoU 0.8), and over tIoU."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, (over_number, over_tiou) = pyplot.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
+    for side, scores in sides.items():
+        label = f"{side} ({100 * scores.area():.2f})"
+        (line,) = over_number.plot(scores.average_number_J, 100 * scores.average_recall_J, label=label)
+        at_high_tiou = 100 * scores.recall_TJ[FIGURE_TIOU]
+        over_number.plot(scores.average_number_J, at_high_tiou, "--", color=line.get_color(), label=f"{side}, tIoU 0.8")
+        over_tiou.plot(TIOUS, 100 * scores.recall_TJ[:, -1], marker="o", label=side)
+    over_number.set(xlabel="proposals per video, on average", ylabel="recall (%)", xlim=(0, None), ylim=(0, 100))
+    over_tiou.set(xlabel="tIoU", ylabel="recall at 100 (%)", ylim=(0, 100))
+    over_number.legend(title="mean over tIoU (area)")
+    over_tiou.legend()
+    with atomic_path(path) as temporary:
+        figure.savefig(temporary, format=picture_kind(path), dpi=150)
+    pyplot.close(figure)
 
 
 def _show_rich(tables: Sequence[Table], stream: TextIO) -> None:
@@ -210,7 +240,3 @@ def _table(title: str, rows: Mapping[str, Mapping[str, float | None]]) -> Table:
 def _described(file: Mapping[str, Any]) -> str:
     events = f"{file['events']} events, " if "events" in file else ""
     return f"{file['name']}, {file['videos']} videos, {events}{file['hash'][:19]}"
-
-
-def _range(interval: tuple[float, float]) -> str:
-    return f"[{100 * interval[0]:.2f}, {100 * interval[1]:.2f}]"

@@ -1,91 +1,133 @@
-"""An evaluation as plain numbers: the JSON that `densevid evaluate --json` writes, and one row a video."""
+"""The record of an evaluation: what was to be computed, the scores of each protocol, and what they cover."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
+from densevid.errors import InputError
+from densevid.evaluation.coverage import Coverage, LengthRange
+from densevid.evaluation.files import Floats, Source
+from densevid.evaluation.protocols import captioning, soda
+from densevid.evaluation.protocols.captioning import CaptioningScores
+from densevid.evaluation.protocols.paragraph import ParagraphScores
+from densevid.evaluation.protocols.proposals import ProposalResults
+from densevid.evaluation.protocols.segments import SegmentScores
+from densevid.evaluation.protocols.soda import SodaScores
+from densevid.evaluation.report import as_html, percent, score_tables
 
-from densevid.evaluation.evaluate import Evaluation
-from densevid.evaluation.files import Floats
-from densevid.evaluation.metrics.corpus import group_scores
-from densevid.evaluation.protocols import localization, soda
-
-
-def as_json(evaluation: Evaluation) -> dict[str, Any]:
-    """Fractions at full precision; undefined is None; parts not asked for are absent."""
-    content: dict[str, Any] = {"protocol": evaluation.settings.protocol}
-    if evaluation.captioning:
-        scores = evaluation.captioning
-        content["captioning"] = {"average": scores.average(), "per_tiou": scores.per_tiou()}
-    if evaluation.soda:
-        content["soda"] = soda_means(evaluation.soda)
-        content["soda_metric"] = evaluation.soda.metric
-    if evaluation.paragraph:
-        content["paragraph"] = evaluation.paragraph.scores()
-    if evaluation.proposals:
-        sides = {"first": evaluation.proposals.first, "pooled": evaluation.proposals.pooled}
-        content["proposals"] = {side: proposal_scores(scores) for side, scores in sides.items()}
-    if evaluation.segments:
-        content["segments"] = {"micro": evaluation.segments.micro(), "macro": evaluation.segments.macro()}
-    content["coverage"] = asdict(evaluation.coverage)
-    return content
+PARTS = ("captioning", "soda", "paragraph", "proposals", "segments")
 
 
-def soda_means(scores: soda.Soda) -> dict[str, dict[str, dict[str, float]]]:
-    """`{type: {mode: {precision, recall, f1}}}`."""
-    return {kind: {mode: s.means() for mode, s in modes.items()} for kind, modes in scores.scores.items()}
+@dataclass(frozen=True)
+class Settings:
+    """What to compute.
+
+    Attributes:
+        protocol: The captioning protocol: "2017" (the paper's), "2018" (what most papers report) or "2021".
+        metrics: Names of `PARTS`; None computes all that the files allow.
+        paragraphs: Files of reference paragraphs, `{video: text}`; by default the references' sentences, joined.
+        soda_metric: The text score inside SODA, "METEOR" or "CIDEr".
+        min_seconds: Score only events of at least this length.
+        max_seconds: Score only events of at most this length.
+        cache: Keep METEOR's results on disk between runs.
+    """
+
+    protocol: str = "2018"
+    metrics: tuple[str, ...] | None = None
+    paragraphs: tuple[Source, ...] = ()
+    soda_metric: str = "METEOR"
+    min_seconds: float | None = None
+    max_seconds: float | None = None
+    cache: bool = True
+
+    def __post_init__(self) -> None:
+        for name, value, known in (
+            ("protocol", self.protocol, captioning.PROTOCOLS),
+            ("soda metric", self.soda_metric, soda.TEXT_METRICS),
+            *(("metric", metric, PARTS) for metric in self.metrics or ()),
+        ):
+            if value not in known:
+                raise InputError(f"unknown {name} {value!r}; choose from {', '.join(known)}")
+        if self.paragraphs and not self.lengths.everything:
+            raise InputError("paragraph files describe whole videos; leave out --paragraphs, or --min/--max-seconds")
+
+    @property
+    def lengths(self) -> LengthRange:
+        """The lengths of the events to keep."""
+        return LengthRange(self.min_seconds, self.max_seconds)
 
 
-def proposal_scores(scores: localization.Proposals) -> dict[str, Any]:
-    """AR, the area under its curve, recall at each tIoU, and the curve itself."""
-    curve = {
-        "proposals": scores.average_number_J.tolist(),
-        "average_recall": scores.average_recall_J.tolist(),
-        "recall": {f"{tiou:g}": row.tolist() for tiou, row in zip(localization.TIOUS, scores.recall_TJ, strict=True)},
-    }
-    return {
-        **{f"AR@{number}": scores.average_recall_at(number) for number in localization.REPORTED},
-        "AUC": scores.area(),
-        "recall": scores.recall(),
-        "curve": curve,
-    }
+@dataclass(frozen=True, repr=False)
+class Evaluation:
+    """The scores of an event file. In a notebook it shows as tables.
 
+    Attributes:
+        settings: What was to be computed.
+        parts: The names of the parts that were computed; the attribute of any other part is None.
+        coverage: The videos and events that the scores cover, what was left out, and warnings.
+        captioning: METEOR, BLEU, ROUGE-L, CIDEr, recall and precision of detected events at four tIoUs.
+        soda: SODA a, b, c and d, with pooled, best and single references.
+        paragraph: METEOR, BLEU, ROUGE-L and CIDEr of whole videos as paragraphs.
+        proposals: Average recall of proposals, against the first reference file and against all.
+        segments: METEOR, BLEU, ROUGE-L and CIDEr of captions of given segments.
+    """
 
-def per_video(evaluation: Evaluation) -> tuple[list[str], list[list[Any]]]:
-    """A header and one row a video: scores of captioning averaged over tIoU, and of the other parts."""
-    columns: dict[str, Mapping[str, float]] = {}
-    if evaluation.captioning:
-        captions = evaluation.captioning
-        for name, values_TV in captions.values.items():
-            columns[name] = _by_video(captions.videos, values_TV.mean(axis=0))
-    if evaluation.soda:
-        columns |= _soda_columns(evaluation.soda)
-    if evaluation.paragraph:
-        for name, values_V in evaluation.paragraph.per_video().items():
-            columns[f"paragraph_{name}"] = _by_video(evaluation.paragraph.videos, values_V)
-    if evaluation.proposals:
-        found = evaluation.proposals.pooled
-        recall_V = found.matched_VT.mean(axis=1) / np.maximum(found.events_V, 1)
-        columns["proposal_recall"] = _by_video(found.videos, recall_V)
-    if evaluation.segments:
-        for name, values_V in group_scores(evaluation.segments.macro_VS).items():
-            columns[f"segments_{name}"] = _by_video(evaluation.segments.videos, values_V)
-    videos = sorted({video for column in columns.values() for video in column})
-    rows = [[video, *(column.get(video, "") for column in columns.values())] for video in videos]
-    return ["video", *columns], rows
+    settings: Settings
+    parts: tuple[str, ...]
+    coverage: Coverage
+    captioning: CaptioningScores | None = None
+    soda: SodaScores | None = None
+    paragraph: ParagraphScores | None = None
+    proposals: ProposalResults | None = None
+    segments: SegmentScores | None = None
 
+    def to_dict(self) -> dict[str, Any]:
+        """The scores as plain fractions at full precision, as `densevid evaluate --json` writes them.
 
-def _soda_columns(scores: soda.Soda) -> dict[str, Mapping[str, float]]:
-    columns: dict[str, Mapping[str, float]] = {}
-    for kind, modes in scores.scores.items():
-        for mode, table in modes.items():
-            counted = table.counts_FV.sum(axis=0)
-            f1_V = (table.values_FV3[:, :, 2] * table.counts_FV).sum(axis=0) / np.maximum(counted, 1)
-            columns[f"soda_{kind}_{mode}_f1"] = _by_video(scores.videos, f1_V)
-    return columns
+        Undefined scores are None; parts that were not computed are absent.
+        """
+        content: dict[str, Any] = {"protocol": self.settings.protocol}
+        for part in self.parts:
+            content[part] = getattr(self, part).to_dict()
+            if part == "soda":
+                content["soda_metric"] = self.settings.soda_metric
+        content["coverage"] = asdict(self.coverage)
+        return content
+
+    def per_video(self) -> tuple[list[str], list[list[Any]]]:
+        """A header and one row a video: captioning averaged over tIoU, SODA's F1 and the other parts' scores."""
+        columns: dict[str, Mapping[str, float]] = {}
+        for part in self.parts:
+            scores = self.proposals.pooled if part == "proposals" and self.proposals else getattr(self, part)
+            for name, values_V in scores.per_video().items():
+                columns[name] = _by_video(scores.videos, values_V)
+        videos = sorted({video for column in columns.values() for video in column})
+        rows = [[video, *(column.get(video, "") for column in columns.values())] for video in videos]
+        return ["video", *columns], rows
+
+    def headlines(self) -> dict[str, float | None]:
+        """The one number of each part that papers quote first, as a fraction."""
+        scores: dict[str, float | None] = {}
+        if self.captioning:
+            scores["METEOR"] = self.captioning.average()["METEOR"]
+        if self.soda:
+            scores["SODA_c"] = self.soda.tables["c"]["merged"].means()["f1"]
+        if self.paragraph:
+            scores["paragraph METEOR"] = self.paragraph.to_dict()["METEOR"]
+        if self.proposals:
+            scores["AR@100"] = self.proposals.first.average_recall_at(100)
+        if self.segments:
+            scores["segments METEOR"] = self.segments.micro()["METEOR"]
+        return scores
+
+    def __repr__(self) -> str:
+        scores = ", ".join(f"{name} {percent(value)}" for name, value in self.headlines().items())
+        return f"Evaluation({scores}; protocol {self.settings.protocol}, {self.coverage.reference_videos} videos)"
+
+    def _repr_html_(self) -> str:
+        return "\n".join(as_html(table) for table in score_tables(self.to_dict()))
 
 
 def _by_video(videos: list[str], values_V: Floats) -> dict[str, float]:

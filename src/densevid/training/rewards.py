@@ -113,15 +113,15 @@ def documents_of(dataset: SegmentDataset) -> tuple[list[list[Words]], npt.NDArra
 def _meteor(documents: Sequence[Sequence[Words]]) -> Scorer:
     """METEOR of each sentence, by the project's evaluator where it is installed."""
     try:
-        from densevid.evaluation.metrics import meteor
+        from densevid.evaluation.meteor import scorer, statistics
     except ImportError as error:
         raise InputError(f"METEOR is not available here ({error}); use training.reward = 'cider'") from error
-    engine = meteor.Meteor(cache=False)
+    engine = scorer.MeteorScorer(cache=False)
     texts = [tuple(" ".join(words) for words in document) for document in documents]
 
     def score(sentences: Sequence[Words], numbers: Sequence[int]) -> npt.NDArray[np.float64]:
         pairs = [(" ".join(words), texts[number]) for words, number in zip(sentences, numbers, strict=True)]
-        return np.asarray(meteor.segment_scores(engine.statistics(pairs)), dtype=np.float64)
+        return np.asarray(statistics.segment_scores(engine.statistics(pairs)), dtype=np.float64)
 
     return score
 

@@ -11,10 +11,17 @@ import numpy as np
 import pytest
 
 from densevid.evaluation.meteor import paraphrases
-from densevid.evaluation.meteor.data import PARAPHRASES, package_file
 from densevid.evaluation.meteor.paraphrases import paraphrase_table
-from densevid.evaluation.meteor.statistics import Pair, segment_scores, statistics
-from densevid.evaluation.meteor.tokenizer import tokenise
+from densevid.evaluation.meteor.ptb_tokenizer import tokenize
+from densevid.evaluation.meteor.resources import PARAPHRASES, package_file
+from densevid.evaluation.meteor.statistics import (
+    Pair,
+    corpus_score,
+    corpus_scores,
+    segment_scores,
+    statistics,
+    summable,
+)
 from helpers.official_jars import jar_statistics, needs_jars
 from helpers.shared_captions import SHARED, raw_pairs, references
 
@@ -42,7 +49,7 @@ def salads(count: int, seed: int) -> list[Pair]:
 def fresh_pairs(count: int, seed: int) -> list[Pair]:
     """Tokenised captions of the data, two thirds, and salads."""
     real = list(raw_pairs(count * 2 // 3, seed))
-    words = iter(tokenise([sentence for hypothesis, others in real for sentence in (hypothesis, *others)]))
+    words = iter(tokenize([sentence for hypothesis, others in real for sentence in (hypothesis, *others)]))
     pairs = [(next(words), tuple(next(words) for _ in others)) for _, others in real]
     return pairs + salads(count - len(pairs), seed)
 
@@ -88,13 +95,16 @@ def paragraphs(count: int) -> list[Pair]:
     """Both annotators' whole videos, so that there are more than 64 words."""
     first, second = references(1), references(2)
     videos = sorted(set(first) & set(second))[:count]
-    return [(" ".join(tokenise(first[video])), (" ".join(tokenise(second[video])),)) for video in videos]
+    return [(" ".join(tokenize(first[video])), (" ".join(tokenize(second[video])),)) for video in videos]
 
 
 @needs_jars
-def test_workers_change_nothing() -> None:
-    pairs = salads(2_100, seed=3)
-    assert np.array_equal(statistics(pairs, workers=2), statistics(pairs))
+def test_the_scores_of_a_corpus_follow_from_summed_statistics() -> None:
+    rows = statistics([("a man is walking", ("a man is walking",)), ("a dog", ("",)), ("two dogs", ("two cats run",))])
+    assert segment_scores(rows)[:2].tolist() == [1.0, 0.0]
+    assert corpus_score(rows[:1]) == 1.0
+    assert 0 < corpus_score(rows) < 1
+    assert corpus_score(rows) == corpus_scores(summable(rows).sum(axis=0, keepdims=True))[0]
     assert statistics([]).shape == (0, 23)
 
 

@@ -1,5 +1,6 @@
-"""METEOR 1.5 and the tokenizer of the caption metrics without Java, equal to their jars in every number.
+"""METEOR 1.5 and the Penn Treebank tokenizer of the official evaluators in Python, equal to their jars in every number.
 
-Flow of the tokenizer: `classfile -> lexer -> tokens`. Flow of METEOR: `normaliser`, `stemmer`, `words` and
-`paraphrases` feed `corpus`; then `matching -> stretches -> alignment -> meteor`. `data` finds the files of the jars.
+Tokenizer: `ptb_lexer` -> `ptb_tokenizer`. METEOR: `normalizer`, `stemmer`, `resources` and `paraphrases` describe
+words and phrases; `corpus` indexes sentences; `matchers` -> `search_plan` -> `beam_search` align pairs; `statistics`
+counts and scores. `scorer` is the entry point: it caches results (`cache`) and spreads work over processes (`worker`).
 """

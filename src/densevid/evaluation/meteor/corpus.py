@@ -1,7 +1,7 @@
 """Distinct sentences as arrays: words, their facts, and every relation between words and phrases that occur in them.
 
-First stage of native METEOR. All that depends on one sentence or one word is computed here, once; `matching`
-then only looks up pairs.
+First stage of METEOR. Everything that depends on one sentence or one word is computed here, once; `matchers` then only
+looks up pairs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from densevid.evaluation.meteor.paraphrases import LONGEST_PHRASE, Hashes, Indices, paraphrase_table, span_hashes
-from densevid.evaluation.meteor.words import word_facts
+from densevid.evaluation.meteor.resources import word_facts
 
 _WORDS_PER_BLOCK = 1 << 16  # bounds memory
 

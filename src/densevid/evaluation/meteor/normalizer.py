@@ -1,7 +1,7 @@
 """METEOR's own tokenization (its option -norm, English): a sentence -> lower-case words.
 
-It runs after the Penn Treebank tokenizer and splits again: hyphens, clitics and every punctuation mark become words
-of their own. A caption of plain words passes through untouched, so that way is short.
+It runs after the Penn Treebank tokenizer and splits again: hyphens, clitics and every punctuation mark become words of
+their own. A caption of plain words needs no rule and takes a shortcut.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from densevid.evaluation.meteor.data import METEOR_JAR, jar_member
+from densevid.evaluation.meteor.resources import METEOR_JAR, jar_member
 
 _LETTER = (
     "A-Za-z\u0160\u017d\u0161\u017e\u0178\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u017e"

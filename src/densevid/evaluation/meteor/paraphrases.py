@@ -1,4 +1,4 @@
-"""METEOR's paraphrase table: which phrases may stand for which, found by the hash of a phrase's text.
+"""METEOR's paraphrase table: which phrases match which, found by the hash of a phrase's text.
 
 The installed table is 62 MB of compressed text with 5.3 million rows. It is read once (seconds) into sorted arrays of
 64-bit hashes and kept in the cache folder as one memory-mapped file, which opens in milliseconds. Rows keep their
@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from densevid.errors import InputError
-from densevid.evaluation.meteor.data import PARAPHRASES, package_file
+from densevid.evaluation.meteor.resources import PARAPHRASES, package_file
 from densevid.io import atomic_path, cache_folder
 
 Hashes = npt.NDArray[np.uint64]
@@ -88,7 +88,7 @@ class ParaphraseTable:
 
 @cache
 def paraphrase_table() -> ParaphraseTable:
-    """The one table of this process: from the cache folder, else read, and kept there if the folder can be written."""
+    """The table, loaded once a process: from the cache folder, else built from the package and cached if possible."""
     installed = package_file(PARAPHRASES)
     path = cache_folder() / f"paraphrases-{_checksum(installed):08x}-v{_FORMAT}.npy"
     with suppress(OSError, ValueError, EOFError):  # absent, or damaged: then it is made again
@@ -100,7 +100,7 @@ def paraphrase_table() -> ParaphraseTable:
 
 
 def _checksum(path: Path) -> int:
-    """The checksum that a gzip file ends with: tells tables apart without reading them."""
+    """The checksum at the end of a gzip file: it distinguishes tables without reading them."""
     with path.open("rb") as file:
         file.seek(-8, 2)
         crc, _ = struct.unpack("<II", file.read(8))

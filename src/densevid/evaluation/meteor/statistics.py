@@ -1,28 +1,32 @@
-"""METEOR 1.5 without Java: pairs of captions -> the 23 statistics that the jar prints for each.
+"""METEOR 1.5 of caption pairs: the 23 statistics that the jar prints for each pair, and the scores that follow.
 
-    words_of -> build_corpus -> find_matches -> align -> statistics
-
-`docs/research/native-meteor.md` says how it is checked against the jar. Scores follow from the statistics
-(`segment_scores` here, corpus scores in `meteor`): hypothesis and reference length, function words of each; per module
-(exact, stem, synonym, paraphrase) content words matched in hypothesis and reference, function words matched in each;
-chunks, words matched.
+Last stage: words -> `build_corpus` -> `find_matches` -> `align` -> `statistics` -> `segment_scores`, `corpus_scores`.
+The statistics s of a pair are counts:
+  s[0:4]       hypothesis length, reference length, function words in each
+  s[4+4i:8+4i] matches of module i (exact, stem, synonym, paraphrase): hypothesis content words, reference content
+               words, hypothesis function words, reference function words
+  s[20:23]     chunks, hypothesis words matched, reference words matched
+Scores are closed forms of them, so one answer serves every threshold, video and SODA matrix:
+  P, R  = sum_i w_i (delta content_i + (1 - delta) function_i) / (the same of all words), on each side
+  F     = P R / (alpha P + (1 - alpha) R)
+  score = F (1 - gamma (chunks / average matched words) ** beta)
+A corpus has the score of its summed statistics, where a pair matched completely in one chunk counts no chunk.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 import numpy.typing as npt
 
-from densevid.evaluation.meteor.alignment import align
+from densevid.evaluation.meteor.beam_search import align
 from densevid.evaluation.meteor.corpus import Corpus, build_corpus
-from densevid.evaluation.meteor.matching import Matches, Rows, find_matches
+from densevid.evaluation.meteor.matchers import Matches, Rows, find_matches
 from densevid.evaluation.meteor.normalizer import words_of
 from densevid.evaluation.meteor.paraphrases import Indices
 
-Pair = tuple[str, tuple[str, ...]]
+Pair = tuple[str, tuple[str, ...]]  # a hypothesis and its references
 Statistics = npt.NDArray[np.float64]
 STATISTICS = 23
 ALPHA, BETA, GAMMA, DELTA = 0.85, 0.2, 0.6, 0.75
@@ -32,19 +36,19 @@ _CELLS_AT_ONCE = 1 << 20
 _SEPARATOR = "|||"
 
 
-def statistics(pairs: Sequence[Pair], workers: int = 1) -> Statistics:
-    """One row per (hypothesis, references): the jar's statistics against the reference that scores best."""
-    if workers > 1 and len(pairs) > _PAIRS_AT_ONCE:
-        parts = [pairs[part::workers] for part in range(workers)]
-        rows = np.empty((len(pairs), STATISTICS))
-        with ProcessPoolExecutor(workers) as pool:
-            for part, result in enumerate(pool.map(statistics, parts)):
-                rows[part::workers] = result
-        return rows
+def statistics(pairs: Sequence[Pair]) -> Statistics:
+    """Align pairs of tokenized captions.
+
+    Args:
+        pairs: (hypothesis, references), words separated by spaces.
+
+    Returns:
+        N x 23: the statistics against the reference that scores best, the first of equally good ones.
+    """
     if not pairs:
         return np.empty((0, STATISTICS))
     numbers: dict[str, int] = {}
-    sides = [(_hypothesis(hypothesis), _references(references)) for hypothesis, references in pairs]
+    sides = [as_read_by_jar(pair) for pair in pairs]
     counts = np.array([len(references) for _, references in sides])
     hyp = np.array([numbers.setdefault(hypothesis, len(numbers)) for hypothesis, _ in sides])
     ref = np.array([numbers.setdefault(reference, len(numbers)) for _, references in sides for reference in references])
@@ -52,31 +56,58 @@ def statistics(pairs: Sequence[Pair], workers: int = 1) -> Statistics:
     return rows if (counts == 1).all() else rows[_best(rows, counts)]
 
 
-def segment_scores(rows: Statistics) -> npt.NDArray[np.float64]:
-    """METEOR of each row by itself; additions in the jar's order, so that equal scores stay equal."""
-    modules = rows[:, 4:20].reshape(-1, 4, 4)
-    matched = np.zeros((2, len(rows)))
+def as_read_by_jar(pair: Pair) -> Pair:
+    """The pair as the jar reads it: the wrapper drops `|||` from a hypothesis; a reference splits in two at it."""
+    hypothesis, references = pair
+    if "  " not in hypothesis and not any(_SEPARATOR in text for text in (hypothesis, *references)):
+        return pair
+    split = tuple(part.strip() for part in _SEPARATOR.join(references).split(_SEPARATOR))
+    return hypothesis.replace(_SEPARATOR, "").replace("  ", " "), split
+
+
+def segment_scores(stats_N23: Statistics) -> Statistics:
+    """The METEOR score of each pair by itself."""
+    stats = np.asarray(stats_N23, dtype=np.float64)
+    return _scores(stats, np.where(_is_one_chunk(stats), 0.0, stats[:, 20]))
+
+
+def summable(stats_N23: Statistics) -> Statistics:
+    """Statistics ready to be summed into a corpus: a pair matched completely in one chunk counts no chunk."""
+    stats = np.array(stats_N23, dtype=np.float64)
+    stats[_is_one_chunk(stats), 20] = 0.0
+    return stats
+
+
+def corpus_scores(sums_K23: Statistics) -> Statistics:
+    """The score of each row of summed, `summable` statistics."""
+    return _scores(sums_K23, sums_K23[:, 20])
+
+
+def corpus_score(stats_N23: Statistics) -> float:
+    """The score of all pairs as one corpus."""
+    return float(corpus_scores(summable(stats_N23).sum(axis=0, keepdims=True))[0])
+
+
+def _is_one_chunk(stats: Statistics) -> npt.NDArray[np.bool_]:
+    """Every word matched on both sides, in one chunk."""
+    matched = (stats[:, 21] == stats[:, 0]) & (stats[:, 22] == stats[:, 1])
+    return np.asarray(matched & (stats[:, 20] == 1))
+
+
+def _scores(stats: Statistics, chunks: Statistics) -> Statistics:
+    """Additions in the jar's order, so that equal scores stay equal and the first of them wins."""
+    modules = stats[:, 4:20].reshape(-1, 4, 4)
+    matched = np.zeros((2, len(stats)))
     for weight, columns in ((DELTA, (0, 1)), (1 - DELTA, (2, 3))):
         for module, module_weight in enumerate(MODULE_WEIGHTS):
             matched += modules[:, module, columns].T * module_weight * weight
-    length = DELTA * (rows[:, :2] - rows[:, 2:4]).T + (1 - DELTA) * rows[:, 2:4].T
-    in_one_piece = (rows[:, 21] == rows[:, 0]) & (rows[:, 22] == rows[:, 1]) & (rows[:, 20] == 1)
+    length = DELTA * (stats[:, :2] - stats[:, 2:4]).T + (1 - DELTA) * stats[:, 2:4].T
     with np.errstate(divide="ignore", invalid="ignore"):
         precision, recall = matched / length
         mean = 1 / ((1 - ALPHA) / precision + ALPHA / recall)
-        fragmentation = np.where(in_one_piece, 0, rows[:, 20] / ((rows[:, 21] + rows[:, 22]) / 2))
+        fragmentation = np.where(chunks > 0, chunks / ((stats[:, 21] + stats[:, 22]) / 2), 0.0)
         score = mean * (1 - GAMMA * fragmentation**BETA)
     return np.where(np.isnan(score), 0.0, np.maximum(score, 0.0))
-
-
-def _hypothesis(sentence: str) -> str:
-    """The sentence as the metric's wrapper hands it to the jar."""
-    return sentence.replace(_SEPARATOR, "").replace("  ", " ")
-
-
-def _references(references: tuple[str, ...]) -> list[str]:
-    """The references as the jar reads them from one line: a separator within one makes two of it."""
-    return _SEPARATOR.join(references).split(_SEPARATOR)
 
 
 def _best(rows: Statistics, counts: Indices) -> Indices:

@@ -1,7 +1,7 @@
 """The Snowball English stemmer (Porter 2) as METEOR's jar carries it: a lower-case word -> its stem.
 
-Written from the algorithm's public description; `tests/evaluation/native/test_words.py` compares it with the jar. R1
-is what follows the first consonant after a vowel, R2 the same within R1; a suffix goes only if it lies in them.
+Written from the algorithm's public description; `tests/evaluation/meteor/test_resources.py` compares it with the jar.
+R1 is what follows the first consonant after a vowel, R2 the same within R1; a suffix goes only if it lies in them.
 """
 
 from __future__ import annotations

@@ -107,10 +107,11 @@ class Cider:
         return sums.astype(np.float64).reshape(-1, ORDERS)  # numpy counts in whole numbers where there is nothing
 
 
-def cider_of_items(sentences: Sentences, items: Items, group_I: Integers, shared: Shared) -> Cider:
+def cider_of_items(sentences: Sentences, items: Items, group_I: Integers, shared: Shared | None = None) -> Cider:
     """CIDEr of items whose own references are the documents of their group."""
     pairs = (items.hypothesis_P, items.reference_P)
-    return Cider(sentences, group_I[items.item_P], pairs, Documents(group_I, items.item_P, items.reference_P), shared)
+    documents = Documents(group_I, items.item_P, items.reference_P)
+    return Cider(sentences, group_I[items.item_P], pairs, documents, shared or sentences.shared(*pairs))
 
 
 def mean_over_references(scores_P: Floats, items: Items) -> Floats:

@@ -67,7 +67,7 @@ class Sentences:
 
     @property
     def grams(self) -> int:
-        """How many different n-grams there are."""
+        """The number of different n-grams."""
         return len(self.order_G)
 
     def entries(self, sentence_N: Integers) -> tuple[Integers, Integers]:

@@ -1,9 +1,9 @@
-"""Captions of found events, by the three official evaluators of dense captioning (2017, 2018, 2021).
+"""Captions of detected events, by the three official evaluators of dense captioning (2017, 2018, 2021).
 
 At each tIoU, every prediction is paired with EVERY reference event of any annotator whose IoU reaches it; each pair has
-that one reference. A prediction that matches nothing is paired with garbage. A video's score is the scorer's corpus
-score over its pairs, and the metric is the mean over all reference videos, absent ones scoring 0. The protocols differ
-in the garbage alone:
+that one reference. A prediction that matches nothing is paired with a garbage sentence. A video's score is the scorer's
+corpus score over its pairs, and the metric is the mean over all reference videos, absent ones scoring 0. The protocols
+differ in the garbage alone:
   2018  `abc123!@#`: METEOR sees 4 tokens
   2021  random letters, here drawn once from a fixed seed: METEOR sees 1 token
   2017  written into the slot of the next pair, so only that of a video's LAST prediction survives
@@ -15,22 +15,23 @@ import random
 import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from densevid.evaluation.files import (
     Booleans,
-    EventTable,
+    EventFile,
     Floats,
     Integers,
     official_order,
     position_in,
     union_of_videos,
 )
-from densevid.evaluation.metrics.corpus import TEXT_METRICS, group_scores, item_scores
+from densevid.evaluation.metrics.caption_index import CaptionIndex
 from densevid.evaluation.metrics.ngrams import Items
-from densevid.evaluation.metrics.overlap import interval_iou, pairs_within_videos
-from densevid.evaluation.metrics.text_pool import CaptionIndex
+from densevid.evaluation.metrics.text_scores import TEXT_METRICS, group_scores, score_items
+from densevid.evaluation.protocols.matching import interval_iou, pairs_within_videos
 
 PROTOCOLS = ("2017", "2018", "2021")
 TIOUS = (0.3, 0.5, 0.7, 0.9)
@@ -40,7 +41,7 @@ METRICS = (*TEXT_METRICS, "Recall", "Precision")
 
 
 @dataclass(frozen=True)
-class Captioning:
+class CaptioningScores:
     """Per metric, T x V: its value at each tIoU for each reference video."""
 
     protocol: str
@@ -55,6 +56,14 @@ class Captioning:
     def average(self) -> dict[str, float]:
         """The mean over the four tIoUs."""
         return with_f1({name: float(values_TV.mean(axis=1).mean()) for name, values_TV in self.values.items()})
+
+    def to_dict(self) -> dict[str, Any]:
+        """`{"average": {metric: score}, "per_tiou": {tIoU: {metric: score}}}`."""
+        return {"average": self.average(), "per_tiou": self.per_tiou()}
+
+    def per_video(self) -> dict[str, Floats]:
+        """Each metric of each video, averaged over tIoU."""
+        return {name: np.asarray(values_TV.mean(axis=0)) for name, values_TV in self.values.items()}
 
 
 @dataclass(frozen=True)
@@ -82,12 +91,12 @@ class _Candidates:
     reference_I: Integers
     active_TI: Booleans
 
-    def as_items(self, pool: CaptionIndex) -> tuple[Integers, Items, Booleans]:
-        """Tokenised pairs: (video, items, tIoU x item). The evaluators tokenise all pairs of a tIoU as one file, so a
-        pair whose words depend on its neighbours there becomes one item for each wording."""
+    def as_items(self, index: CaptionIndex) -> tuple[Integers, Items, Booleans]:
+        """Tokenized pairs: (video, items, tIoU x item). The evaluators tokenize all pairs of a tIoU as one file, so a
+        pair whose tokens depend on its neighbours there becomes one item for each wording."""
         tiou_N, pair_N = np.nonzero(self.active_TI)
-        left_N, right_N = (pool.in_files(side[pair_N], tiou_N) for side in (self.prediction_I, self.reference_I))
-        texts = len(pool.texts) + 1
+        left_N, right_N = (index.in_files(side[pair_N], tiou_N) for side in (self.prediction_I, self.reference_I))
+        texts = len(index.texts) + 1
         key_N = (pair_N * texts + left_N) * texts + right_N
         _, first, item_N = np.unique(key_N, return_index=True, return_inverse=True)
         active_TI = np.zeros((len(TIOUS), len(first)), dtype=bool)
@@ -96,23 +105,30 @@ class _Candidates:
 
 
 def score_captioning(
-    predictions: EventTable, references: Sequence[EventTable], pool: CaptionIndex, protocol: str
-) -> Captioning:
-    """Score predictions in file order, at most 1,000 a video, against all reference files."""
-    matches = _match(predictions, references, pool)
-    garbage = int(pool.captions([garbage_sentence(protocol)])[0])
+    predictions: EventFile, references: Sequence[EventFile], index: CaptionIndex, protocol: str
+) -> CaptioningScores:
+    """Score predictions in file order, at most 1,000 a video, against all reference files.
+
+    Args:
+        predictions: The events to score.
+        references: One file an annotator.
+        index: The captions' texts and METEOR.
+        protocol: "2017", "2018" or "2021".
+    """
+    matches = _match(predictions, references, index)
+    garbage = int(index.captions([garbage_sentence(protocol)])[0])
     pairs = _pair_up(matches, garbage, protocol)
-    values = _text_values(pairs, len(matches.videos), pool) | _detection_values(matches, len(references))
-    return Captioning(protocol, matches.videos, {name: values[name] for name in METRICS})
+    values = _text_values(pairs, len(matches.videos), index) | _detection_values(matches, len(references))
+    return CaptioningScores(protocol, matches.videos, {name: values[name] for name in METRICS})
 
 
-def scored_videos(references: Sequence[EventTable], pool: CaptionIndex) -> list[str]:
-    """Every video of any reference file, in the evaluators' order where that can change a word."""
-    return official_order([rows.videos for rows in references]) if pool.order_matters else union_of_videos(references)
+def scored_videos(references: Sequence[EventFile], index: CaptionIndex) -> list[str]:
+    """Every video of any reference file, in the evaluators' order where that can change a token."""
+    return official_order([file.videos for file in references]) if index.order_matters else union_of_videos(references)
 
 
 def garbage_sentence(protocol: str) -> str:
-    """What a prediction that matches nothing is compared with."""
+    """The reference of a prediction that matches nothing."""
     if protocol != "2021":
         return "abc123!@#"
     draw = random.Random(SEED_2021)
@@ -125,18 +141,18 @@ def with_f1(scores: dict[str, float]) -> dict[str, float]:
     return scores | {"F1": 2 * scores["Precision"] * scores["Recall"] / total if total else 0.0}
 
 
-def _match(predictions: EventTable, references: Sequence[EventTable], pool: CaptionIndex) -> _Matches:
-    caption_E = pool.captions(predictions.sentences)
-    caption_R = pool.captions([sentence for rows in references for sentence in rows.sentences])
-    videos = scored_videos(references, pool)
+def _match(predictions: EventFile, references: Sequence[EventFile], index: CaptionIndex) -> _Matches:
+    caption_E = index.captions(predictions.sentences)
+    caption_R = index.captions([sentence for file in references for sentence in file.sentences])
+    videos = scored_videos(references, index)
     place_E = position_in(videos, predictions)
     kept = np.flatnonzero((place_E >= 0) & (predictions.index_E < MOST_EVENTS))
     video_P = place_E[kept]
     count_V = np.minimum(predictions.counts_V, MOST_EVENTS)
     last_P = predictions.index_E[kept] == count_V[predictions.video_E[kept]] - 1
-    video_R = np.concatenate([position_in(videos, rows) for rows in references])
-    file_R = np.repeat(np.arange(len(references)), [len(rows) for rows in references])
-    intervals_R2 = np.concatenate([rows.intervals_E2 for rows in references])
+    video_R = np.concatenate([position_in(videos, file) for file in references])
+    file_R = np.repeat(np.arange(len(references)), [len(file) for file in references])
+    intervals_R2 = np.concatenate([file.intervals_E2 for file in references])
     left_N, right_N = pairs_within_videos(video_P, video_R, len(videos))
     iou_N = interval_iou(predictions.intervals_E2[kept][left_N], intervals_R2[right_N])
     return _Matches(videos, video_P, last_P, caption_E[kept], video_R, file_R, caption_R, left_N, right_N, iou_N)
@@ -148,20 +164,20 @@ def _pair_up(matches: _Matches, garbage: int, protocol: str) -> _Candidates:
     left, right, iou = matches.left_N[close], matches.right_N[close], matches.iou_N[close]
     best_P = np.full(len(matches.video_P), -1.0)
     np.maximum.at(best_P, left, iou)
-    lonely = np.flatnonzero((best_P < TIOUS[-1]) & (matches.last_P | (protocol != "2017")))
-    prediction_I = np.concatenate([left, lonely])
-    reference_I = np.concatenate([matches.caption_R[right], np.full(len(lonely), garbage)])
-    active_TI = np.stack([np.concatenate([iou >= tiou, best_P[lonely] < tiou]) for tiou in TIOUS])
+    unmatched = np.flatnonzero((best_P < TIOUS[-1]) & (matches.last_P | (protocol != "2017")))
+    prediction_I = np.concatenate([left, unmatched])
+    reference_I = np.concatenate([matches.caption_R[right], np.full(len(unmatched), garbage)])
+    active_TI = np.stack([np.concatenate([iou >= tiou, best_P[unmatched] < tiou]) for tiou in TIOUS])
     order = np.lexsort((prediction_I, matches.video_P[prediction_I]))
     prediction_I = prediction_I[order]
     video_I, caption_I = matches.video_P[prediction_I], matches.caption_P[prediction_I]
     return _Candidates(video_I, caption_I, reference_I[order], active_TI[:, order])
 
 
-def _text_values(pairs: _Candidates, videos: int, pool: CaptionIndex) -> dict[str, Floats]:
+def _text_values(pairs: _Candidates, videos: int, index: CaptionIndex) -> dict[str, Floats]:
     """Each pair is scored once; a tIoU only chooses which to sum."""
-    video_I, items, active_TI = pairs.as_items(pool)
-    scored = item_scores(pool, items, video_I)
+    video_I, items, active_TI = pairs.as_items(index)
+    scored = score_items(index, items, video_I)
     per_tiou = [group_scores(scored.group_sums(videos, active_I)) for active_I in active_TI]
     return {name: np.stack([scores[name] for scores in per_tiou]) for name in TEXT_METRICS}
 

@@ -1,4 +1,4 @@
-"""SODA: captions as one story. Events are matched to references in order of time, so that the total is greatest.
+"""SODA: the captions of a video scored together, events matched to references in temporal order for the best total.
 
 Written from the paper's and the evaluator's description. For gold g and prediction p of a video, with `text` the METEOR
 (or CIDEr) of the GOLD sentence as hypothesis against the PREDICTED one as reference:
@@ -20,20 +20,19 @@ import numpy as np
 
 from densevid.evaluation.files import (
     Booleans,
-    EventTable,
+    EventFile,
     Floats,
     Integers,
     official_order,
     position_in,
     union_of_videos,
 )
+from densevid.evaluation.meteor.statistics import segment_scores
+from densevid.evaluation.metrics.caption_index import CaptionIndex, MeteorRequest
 from densevid.evaluation.metrics.cider import Cider, Documents
-from densevid.evaluation.metrics.meteor import segment_scores
 from densevid.evaluation.metrics.ngrams import Items
-from densevid.evaluation.metrics.overlap import interval_iou, pairs_within_videos
-from densevid.evaluation.metrics.text_pool import CaptionIndex
 from densevid.evaluation.protocols.captioning import TIOUS
-from densevid.evaluation.protocols.soda_alignment import Problems, Solution
+from densevid.evaluation.protocols.matching import Alignment, AlignmentProblems, interval_iou, pairs_within_videos
 
 TYPES = ("a", "b", "c", "d")
 MODES = ("merged", "multi", "per_reference")
@@ -42,7 +41,7 @@ NAMES = ("precision", "recall", "f1")
 
 
 @dataclass(frozen=True)
-class SodaScores:
+class SodaTable:
     """precision, recall and F1 of each video (V x 3), and which videos count (V); means of these are the scores.
 
     `per_reference` has one such table a reference file (F x V x 3): the score is the mean over files of their means.
@@ -57,19 +56,36 @@ class SodaScores:
         table_F3 = np.where(self.counts_FV[:, :, None], self.values_FV3, 0.0).sum(axis=1) / counted_F1
         return dict(zip(NAMES, map(float, table_F3.mean(axis=0)), strict=True))
 
+    def f1_per_video(self) -> Floats:
+        """F1 of each video, averaged over the files that count it."""
+        counted_V = self.counts_FV.sum(axis=0)
+        return np.asarray((self.values_FV3[:, :, 2] * self.counts_FV).sum(axis=0) / np.maximum(counted_V, 1))
+
 
 @dataclass(frozen=True)
-class Soda:
-    """`scores[type][mode]`, over `videos`."""
+class SodaScores:
+    """`tables[type][mode]`, over `videos`."""
 
     metric: str
     videos: list[str]
-    scores: Mapping[str, Mapping[str, SodaScores]]
+    tables: Mapping[str, Mapping[str, SodaTable]]
+
+    def to_dict(self) -> dict[str, dict[str, dict[str, float]]]:
+        """`{type: {mode: {precision, recall, f1}}}`."""
+        return {kind: {mode: table.means() for mode, table in modes.items()} for kind, modes in self.tables.items()}
+
+    def per_video(self) -> dict[str, Floats]:
+        """F1 of each video by type and mode."""
+        return {
+            f"soda_{kind}_{mode}_f1": table.f1_per_video()
+            for kind, modes in self.tables.items()
+            for mode, table in modes.items()
+        }
 
 
 @dataclass(frozen=True)
-class _Timeline:
-    """Events of the shared videos, list after list; a list is what is matched as one story."""
+class _EventLists:
+    """Events of the shared videos, list after list; a list is what is matched as a whole."""
 
     list_N: Integers
     interval_N2: Floats
@@ -78,148 +94,155 @@ class _Timeline:
 
 @dataclass(frozen=True)
 class _Pairs:
-    """Every (gold, prediction) pair of a video, gold after gold, with its IoU; `text` gives the text score of some."""
+    """Every (gold, prediction) pair of a video, gold after gold, with its IoU."""
 
-    golds: _Timeline
-    predicted: _Timeline
+    golds: _EventLists
+    predicted: _EventLists
     gold_N: Integers
     prediction_N: Integers
     iou_N: Floats
 
     def items(self, wanted_N: Booleans) -> Items:
         """The gold sentence as hypothesis, the predicted one as reference."""
-        return Items.single(
-            self.golds.text_N[self.gold_N[wanted_N]], self.predicted.text_N[self.prediction_N[wanted_N]]
-        )
+        gold_I, prediction_I = self.gold_N[wanted_N], self.prediction_N[wanted_N]
+        return Items.single(self.golds.text_N[gold_I], self.predicted.text_N[prediction_I])
 
-    def text(self, wanted_N: Booleans, metric: str, pool: CaptionIndex) -> Floats:
-        """METEOR or CIDEr of the pairs, 0 where not wanted."""
-        items = self.items(wanted_N)
-        text_N = np.zeros(len(wanted_N))
-        if metric == "METEOR":
-            text_N[wanted_N] = segment_scores(pool.meteor_statistics(items))
-        else:  # every prediction of the video is a document
-            each = np.arange(len(self.predicted.list_N))
-            documents = Documents(self.predicted.list_N, each, self.predicted.text_N)
-            group = self.predicted.list_N[self.prediction_N[wanted_N]]
-            sides = (items.hypothesis_I, items.reference_P)
-            text_N[wanted_N] = Cider(pool.sentences, group, sides, documents, pool.sentences.shared(*sides)).scores()
-        return text_N
+    def cider(self, items: Items, wanted_N: Booleans, index: CaptionIndex) -> Floats:
+        """CIDEr of the wanted pairs, where every prediction of the video is a document."""
+        each = np.arange(len(self.predicted.list_N))
+        documents = Documents(self.predicted.list_N, each, self.predicted.text_N)
+        group = self.predicted.list_N[self.prediction_N[wanted_N]]
+        sides = (items.hypothesis_I, items.reference_P)
+        return Cider(index.sentences, group, sides, documents, index.sentences.shared(*sides)).scores()
 
 
 @dataclass(frozen=True)
 class SodaTask:
-    """Everything but the text scores, so that METEOR can be asked for them early (`items`)."""
+    """Everything but the text scores, which METEOR computes in the background."""
 
+    metric: str
     videos: list[str]
     has_FV: Booleans
     pairs: _Pairs
-    problems: Problems
-    matched: Mapping[str, Sequence[Solution]]
+    problems: AlignmentProblems
+    aligned: Mapping[str, Sequence[Alignment]]
     wanted_N: Booleans
+    items: Items
+    meteor: MeteorRequest | None
 
-    @property
-    def items(self) -> Items:
-        """The pairs whose text can matter."""
-        return self.pairs.items(self.wanted_N)
-
-    def finish(self, pool: CaptionIndex, metric: str = "METEOR", types: Sequence[str] = TYPES) -> Soda:
+    def finish(self, index: CaptionIndex, types: Sequence[str] = TYPES) -> SodaScores:
         """Score with the text of the pairs."""
-        text_N = self.pairs.text(self.wanted_N, metric, pool)
-        scores = {}
+        text_N = np.zeros(len(self.wanted_N))
+        if self.meteor is not None:
+            text_N[self.wanted_N] = segment_scores(self.meteor.statistics())
+        else:
+            text_N[self.wanted_N] = self.pairs.cider(self.items, self.wanted_N, index)
+        tables = {}
         for kind in types:
             total_TK = self._totals(kind, text_N)
-            scores[kind] = _modes(_precision_recall_f1(self.problems, total_TK), self.has_FV)
-        return Soda(metric, self.videos, scores)
+            tables[kind] = _modes(_precision_recall_f1(self.problems, total_TK), self.has_FV)
+        return SodaScores(self.metric, self.videos, tables)
 
     def _totals(self, kind: str, text_N: Floats) -> Floats:
         """T x K: the score of each list of golds."""
         if kind == "c":
             return self.problems.solve(self.pairs.iou_N * text_N).total_K[None]
         if kind == "d":
-            return self.matched["b"][0].total_K[None]
+            return self.aligned["b"][0].total_K[None]
         lists = len(self.problems.golds_K)
-        sums = [np.bincount(found.problem_M, text_N[found.pair_M], lists) for found in self.matched[kind]]
+        sums = [np.bincount(found.problem_M, text_N[found.pair_M], lists) for found in self.aligned[kind]]
         return np.array(sums, dtype=np.float64)
 
 
-def begin_soda(predictions: EventTable, references: Sequence[EventTable], pool: CaptionIndex) -> SodaTask:
-    """Match on IoU, and choose the pairs whose text can matter: those that overlap or are matched."""
-    videos = _shared_videos(predictions, references, pool)
-    golds, predicted = _gold_lists(videos, references, pool), _timeline(videos, [predictions], pool)
-    pairs = _pair_up(golds, predicted, len(videos))
+def begin_soda(
+    predictions: EventFile, references: Sequence[EventFile], index: CaptionIndex, metric: str = "METEOR"
+) -> SodaTask:
+    """Match on IoU, and submit the pairs whose text can matter, those that overlap or are matched, to METEOR."""
+    videos = _shared_videos(predictions, references, index)
+    golds = _gold_lists(videos, references, index)
+    pairs = _pair_up(golds, _event_lists(videos, [predictions], index), len(videos))
     problems = _problems(pairs, (1 + 2 * len(references)) * len(videos), len(videos))
-    has_FV = np.array([[video in held for video in videos] for held in (set(rows.videos) for rows in references)])
+    has_FV = np.array([[video in held for video in videos] for held in (set(file.videos) for file in references)])
     above = [problems.solve(np.where(pairs.iou_N >= tiou, pairs.iou_N, 0.0)) for tiou in TIOUS]
-    matched = {"a": above, "b": [problems.solve(pairs.iou_N)]}
+    aligned = {"a": above, "b": [problems.solve(pairs.iou_N)]}
     wanted_N = pairs.iou_N > 0
-    for found in (*matched["a"], *matched["b"]):
+    for found in (*aligned["a"], *aligned["b"]):
         wanted_N[found.pair_M] = True
-    return SodaTask(videos, has_FV, pairs, problems, matched, wanted_N)
+    items = pairs.items(wanted_N)
+    meteor = index.submit_meteor(items) if metric == "METEOR" else None
+    return SodaTask(metric, videos, has_FV, pairs, problems, aligned, wanted_N, items, meteor)
 
 
 def score_soda(
-    predictions: EventTable,
-    references: Sequence[EventTable],
-    pool: CaptionIndex,
+    predictions: EventFile,
+    references: Sequence[EventFile],
+    index: CaptionIndex,
     metric: str = "METEOR",
     types: Sequence[str] = TYPES,
-) -> Soda:
-    """Score the videos that both sides have; a video with an empty list of predictions scores 0."""
-    return begin_soda(predictions, references, pool).finish(pool, metric, types)
+) -> SodaScores:
+    """Score the videos that both sides have; a video with an empty list of predictions scores 0.
+
+    Args:
+        predictions: The events to score.
+        references: One file an annotator.
+        index: The captions' texts and METEOR.
+        metric: The text score, "METEOR" or "CIDEr".
+        types: Which of SODA a, b, c and d to compute.
+    """
+    return begin_soda(predictions, references, index, metric).finish(index, types)
 
 
-def _shared_videos(predictions: EventTable, references: Sequence[EventTable], pool: CaptionIndex) -> list[str]:
-    """Videos of both sides, in the evaluator's order where that can change a word."""
-    pool.captions([sentence for rows in (predictions, *references) for sentence in rows.sentences])
-    if pool.order_matters:
-        return official_order([rows.videos for rows in references], predictions.videos)
+def _shared_videos(predictions: EventFile, references: Sequence[EventFile], index: CaptionIndex) -> list[str]:
+    """Videos of both sides, in the evaluator's order where that can change a token."""
+    index.captions([sentence for file in (predictions, *references) for sentence in file.sentences])
+    if index.order_matters:
+        return official_order([file.videos for file in references], predictions.videos)
     known = set(predictions.videos)
     return [video for video in union_of_videos(references) if video in known]
 
 
-def _timeline(
-    videos: Sequence[str], files: Sequence[EventTable], pool: CaptionIndex, *, by_time: bool = True
-) -> _Timeline:
-    """Events video after video, by start (equal starts in file order) or as the file has them."""
-    video_E = np.concatenate([position_in(videos, rows) for rows in files])
-    interval_E2 = np.concatenate([rows.intervals_E2 for rows in files])
-    caption_E = pool.captions([sentence for rows in files for sentence in rows.sentences])
+def _event_lists(
+    videos: Sequence[str], files: Sequence[EventFile], index: CaptionIndex, *, by_time: bool = True
+) -> _EventLists:
+    """Events video after video, by start (equal starts in file order) or in file order."""
+    video_E = np.concatenate([position_in(videos, file) for file in files])
+    interval_E2 = np.concatenate([file.intervals_E2 for file in files])
+    caption_E = index.captions([sentence for file in files for sentence in file.sentences])
     order = np.lexsort((interval_E2[:, 0], video_E)) if by_time else np.argsort(video_E, kind="stable")
     order = order[video_E[order] >= 0]
-    return _Timeline(video_E[order], interval_E2[order], pool.in_files(caption_E[order], np.zeros_like(order)))
+    return _EventLists(video_E[order], interval_E2[order], index.in_files(caption_E[order], np.zeros_like(order)))
 
 
-def _gold_lists(videos: Sequence[str], references: Sequence[EventTable], pool: CaptionIndex) -> _Timeline:
-    """(1 + 2 F) x V lists: all files pooled; each file alone, for `per_reference`; each file as it is, for `multi`.
+def _gold_lists(videos: Sequence[str], references: Sequence[EventFile], index: CaptionIndex) -> _EventLists:
+    """(1 + 2 F) x V lists: all files pooled; each file alone, for `per_reference`; each in file order, for `multi`.
 
     The evaluator does not sort when it is given several references, so `multi` matches events in file order.
     """
-    sides = [_timeline(videos, references, pool)]
-    sides += [_timeline(videos, [rows], pool) for rows in references]
-    sides += [_timeline(videos, [rows], pool, by_time=False) for rows in references]
+    sides = [_event_lists(videos, references, index)]
+    sides += [_event_lists(videos, [file], index) for file in references]
+    sides += [_event_lists(videos, [file], index, by_time=False) for file in references]
     list_N = np.concatenate([side.list_N + number * len(videos) for number, side in enumerate(sides)])
     intervals, texts = [side.interval_N2 for side in sides], [side.text_N for side in sides]
-    return _Timeline(list_N, np.concatenate(intervals), np.concatenate(texts))
+    return _EventLists(list_N, np.concatenate(intervals), np.concatenate(texts))
 
 
-def _pair_up(golds: _Timeline, predicted: _Timeline, videos: int) -> _Pairs:
+def _pair_up(golds: _EventLists, predicted: _EventLists, videos: int) -> _Pairs:
     gold_N, prediction_N = pairs_within_videos(golds.list_N % max(videos, 1), predicted.list_N, videos)
     iou_N = interval_iou(predicted.interval_N2[prediction_N], golds.interval_N2[gold_N])
     return _Pairs(golds, predicted, gold_N, prediction_N, iou_N)
 
 
-def _problems(pairs: _Pairs, lists: int, videos: int) -> Problems:
+def _problems(pairs: _Pairs, lists: int, videos: int) -> AlignmentProblems:
     """One problem a list of golds, against the predictions of its video."""
     gold = np.arange(len(pairs.golds.list_N))
     golds_K = np.bincount(pairs.golds.list_N, minlength=lists)
     predictions_V = np.bincount(pairs.predicted.list_N, minlength=videos)
     first_K = np.cumsum(golds_K) - golds_K
     predictions_K = np.tile(predictions_V, lists // max(videos, 1))
-    return Problems(first_K, golds_K, predictions_K, np.searchsorted(pairs.gold_N, gold))
+    return AlignmentProblems(first_K, golds_K, predictions_K, np.searchsorted(pairs.gold_N, gold))
 
 
-def _precision_recall_f1(problems: Problems, total_TK: Floats) -> Floats:
+def _precision_recall_f1(problems: AlignmentProblems, total_TK: Floats) -> Floats:
     """T x K x 3, 0 where a side is empty."""
     precision_TK = total_TK / np.maximum(problems.predictions_K, 1)
     recall_TK = total_TK / np.maximum(problems.golds_K, 1)
@@ -228,7 +251,7 @@ def _precision_recall_f1(problems: Problems, total_TK: Floats) -> Floats:
     return np.stack([precision_TK, recall_TK, f1_TK], axis=2)
 
 
-def _modes(values_TK3: Floats, has_FV: Booleans) -> dict[str, SodaScores]:
+def _modes(values_TK3: Floats, has_FV: Booleans) -> dict[str, SodaTable]:
     files, videos = has_FV.shape
     pooled_TV3, *sides = np.split(values_TK3, 1 + 2 * files, axis=1)
     alone_TFV3, as_is_TFV3 = np.stack(sides[:files], axis=1), np.stack(sides[files:], axis=1)
@@ -236,7 +259,7 @@ def _modes(values_TK3: Floats, has_FV: Booleans) -> dict[str, SodaScores]:
     multi_TV3 = np.take_along_axis(as_is_TFV3, best_TV[:, None, :, None], axis=1)[:, 0]
     every = np.ones((1, videos), dtype=bool)
     return {
-        "merged": SodaScores(pooled_TV3.mean(axis=0)[None], every),
-        "multi": SodaScores(multi_TV3.mean(axis=0)[None], every),
-        "per_reference": SodaScores(alone_TFV3.mean(axis=0), has_FV),
+        "merged": SodaTable(pooled_TV3.mean(axis=0)[None], every),
+        "multi": SodaTable(multi_TV3.mean(axis=0)[None], every),
+        "per_reference": SodaTable(alone_TFV3.mean(axis=0), has_FV),
     }

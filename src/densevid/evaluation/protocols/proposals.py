@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from densevid.evaluation.files import EventTable, Floats, Integers, position_in, union_of_videos
-from densevid.evaluation.metrics.overlap import pairs_within_videos
+from densevid.evaluation.files import EventFile, Floats, Integers, position_in
+from densevid.evaluation.protocols.matching import pairs_within_videos
 
 TIOUS = np.linspace(0.5, 0.95, 10)
 MOST_ON_AVERAGE = 100
@@ -22,7 +23,7 @@ _NEVER = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True)
-class Proposals:
+class ProposalScores:
     """Recall at each tIoU and allowance (T x 100), and the average number of proposals each allowance means.
 
     `matched_VT` and `events_V` are each video's covered and all events at the largest allowance.
@@ -49,19 +50,38 @@ class Proposals:
         heights_J = (self.average_recall_J[1:] + self.average_recall_J[:-1]) / 2
         return float((heights_J * np.diff(self.average_number_J)).sum() / most) if most else 0.0
 
+    def to_dict(self) -> dict[str, Any]:
+        """AR, the area under its curve, recall at each tIoU, and the curve itself."""
+        curve = {
+            "proposals": self.average_number_J.tolist(),
+            "average_recall": self.average_recall_J.tolist(),
+            "recall": {f"{tiou:g}": row.tolist() for tiou, row in zip(TIOUS, self.recall_TJ, strict=True)},
+        }
+        average_recall = {f"AR@{number}": self.average_recall_at(number) for number in REPORTED}
+        return {**average_recall, "AUC": self.area(), "recall": self.recall(), "curve": curve}
+
+    def per_video(self) -> dict[str, Floats]:
+        """The share of each video's events that is covered, averaged over tIoU."""
+        return {"proposal_recall": self.matched_VT.mean(axis=1) / np.maximum(self.events_V, 1)}
+
     def recall(self) -> dict[str, float]:
         """Recall at each tIoU with the largest allowance."""
         return {f"{tiou:g}": float(row[-1]) for tiou, row in zip(TIOUS, self.recall_TJ, strict=True)}
 
 
 def score_proposals(
-    predictions: EventTable, references: Sequence[EventTable], most: float | None = MOST_ON_AVERAGE
-) -> Proposals:
-    """Score proposals against the events of these reference files, pooled; `most` None allows as many as there are."""
-    pooled = [rows.without_empty_videos() for rows in references]
-    videos = union_of_videos(pooled)
-    video_G = np.concatenate([position_in(videos, rows) for rows in pooled])
-    interval_G2 = np.concatenate([rows.intervals_E2 for rows in pooled])
+    predictions: EventFile, references: Sequence[EventFile], most: float | None = MOST_ON_AVERAGE
+) -> ProposalScores:
+    """Score proposals against the events of reference files.
+
+    Args:
+        predictions: Events with a `proposal_score`.
+        references: The files whose events are pooled.
+        most: The largest average number of proposals a video; None allows as many as there are.
+    """
+    videos = list(dict.fromkeys(video for file in references for video in file.videos_with_events))
+    video_G = np.concatenate([position_in(videos, file) for file in references])
+    interval_G2 = np.concatenate([file.intervals_E2 for file in references])
     most = len(predictions) / max(len(videos), 1) if most is None else most
     proposals = _ranked(predictions, videos, most)
     share_J = np.arange(1, 101) / 100.0 * (most * float(len(videos)) / max(int(proposals.length_V.sum()), 1))
@@ -73,9 +93,21 @@ def score_proposals(
     matched_VT = np.stack([np.bincount(video_G, weights=row, minlength=len(videos)) for row in at_most], axis=1)
     average_J = share_J * (proposals.length_V.sum() / max(len(videos), 1))
     events_V = np.bincount(video_G, minlength=len(videos))
-    return Proposals(
+    return ProposalScores(
         videos, average_J, covered_TJ / float(max(len(video_G), 1)), matched_VT.astype(np.float64), events_V
     )
+
+
+@dataclass(frozen=True)
+class ProposalResults:
+    """Proposals scored twice: against the first reference file, as the paper's figure, and against all files pooled."""
+
+    first: ProposalScores
+    pooled: ProposalScores
+
+    def to_dict(self) -> dict[str, Any]:
+        """`{"first": {...}, "pooled": {...}}`, each as `ProposalScores.to_dict`."""
+        return {"first": self.first.to_dict(), "pooled": self.pooled.to_dict()}
 
 
 @dataclass(frozen=True)
@@ -88,7 +120,7 @@ class _Ranked:
     length_V: Integers
 
 
-def _ranked(predictions: EventTable, videos: Sequence[str], most: float) -> _Ranked:
+def _ranked(predictions: EventFile, videos: Sequence[str], most: float) -> _Ranked:
     """Best score first; of equal scores the later in the file, as the release's reversed sort leaves short lists."""
     video_E = position_in(videos, predictions)
     order = np.lexsort((np.arange(len(video_E))[::-1], -predictions.scores_E, video_E))

@@ -107,7 +107,6 @@ def test_tables_for_pasting_stand_alone_on_stdout(files: Path, capsys: pytest.Ca
         (["p.json", "--references", "r.json", "--metrics", ","], "names no part"),
         (["p.json", "--references", "r.json", "--metrics", "bleurt"], "unknown metric"),
         (["p.json", "--references", "r.json", "--format", "html"], "unknown format"),
-        (["p.json", "--references", "r.json", "--meteor", "perl"], "unknown METEOR engine"),
         (["p.json", "--references", "r.json", "--metrics", "soda", "--plot", "x.png"], "--plot draws proposals"),
         (["unscored.json", "--references", "r.json", "--plot", "x.png"], "events without"),
         (["p.json", "--references", "r.json", "--plot", "x.gif"], "a picture must end in"),
@@ -133,6 +132,25 @@ def test_bad_input_is_one_line_and_exit_code_2(
     error = capsys.readouterr().err.strip()
     assert message in error
     assert len(error.splitlines()) == 1
+
+
+def test_the_flag_that_chose_java_is_accepted(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [
+        "evaluate",
+        str(files / "p.json"),
+        "--references",
+        str(files / "r.json"),
+        "--no-cache",
+        "--metrics",
+        "soda",
+    ]
+    assert main([*words, "--meteor", "java"]) == 0
+    with_flag = capsys.readouterr()
+    assert main(words) == 0
+    assert capsys.readouterr().out == with_flag.out
+    assert [line for line in with_flag.err.splitlines() if "--meteor" in line] == [
+        "densevid: --meteor has no effect any more: METEOR runs without Java and gives the same scores"
+    ]
 
 
 def test_neither_torch_nor_av_is_imported(files: Path) -> None:

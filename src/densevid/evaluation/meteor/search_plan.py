@@ -1,10 +1,10 @@
-"""The plan of METEOR's search: where there is a choice, and what happens for certain in between.
+"""The plan of METEOR's beam search: where alignments branch, and what happens between two such places.
 
-A match is fixed if no other match shares a word with it; every alignment takes it. The other matches make events,
-places in the reference where alignments branch. Between two events lies a stretch of fixed matches and unmatched
-words; its effect on an alignment is a constant, except for the one chunk that may end where the stretch begins.
-`alignment` walks from event to event. An event without a choice marks the end of a phrase, where alignments
-that took the phrase join in; the last event of a pair is the end of the reference.
+Third stage. A match is fixed if no other match shares a word with it; every alignment takes it. The other matches make
+decision points, places in the reference where alignments branch. Between two of them lies a stretch of fixed matches
+and unmatched words; its effect on an alignment is a constant, except for the one chunk that may end where the stretch
+begins. `beam_search` walks from decision point to decision point. A point without a choice marks the end of a phrase,
+where alignments that took the phrase join in; the last point of a pair is the end of the reference.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from densevid.evaluation.meteor.matching import EXACT, Matches
+from densevid.evaluation.meteor.matchers import EXACT, Matches
 from densevid.evaluation.meteor.paraphrases import Indices
 
 Flags = npt.NDArray[np.bool_]
@@ -66,22 +66,22 @@ def run_lengths(values: Indices) -> tuple[Indices, Indices]:
 
 
 @dataclass(frozen=True)
-class Stretches:
-    """Events of all pairs in order, each with the stretch that leads up to it."""
+class SearchPlan:
+    """The decision points of all pairs in order, each with the stretch before it."""
 
     ranking: Ranking
-    count: Indices  # events of a pair
-    first_event: Indices  # of a pair
-    position: Indices  # of an event, in the reference; the following four describe the stretch before it
+    count: Indices  # decision points of a pair
+    first_point: Indices  # of a pair
+    position: Indices  # of a point, in the reference; the following five describe the stretch before it
     start: Indices
-    changes: Flags  # there is something in it
+    changes: Flags  # whether the stretch is not empty
     continues_at: Indices  # the hypothesis word that would continue the chunk under way, -2 for none
     rank_change: Indices
     last_after: Indices
-    first_match: Indices  # of an event, in `free`
+    first_match: Indices  # of a point, in `free`
     match_count: Indices
     free: Indices  # matches that are not fixed
-    fixed: Flags  # of a match; the following too, and at their end what holds for no match
+    fixed: Flags  # of a match, as the following, which end with the value for no match
     gain: Indices
     distance: Indices
     hyp_start: Indices
@@ -89,13 +89,13 @@ class Stretches:
     ref_end: Indices
 
 
-def plan(matches: Matches, hyp_length: Indices, ref_length: Indices) -> Stretches:
-    """Find the events of every pair and what happens before each."""
+def plan_search(matches: Matches, hyp_length: Indices, ref_length: Indices) -> SearchPlan:
+    """Find the decision points of every pair and the effect of the stretch before each."""
     ranking = Ranking.for_matches(matches, int(max(hyp_length.max(initial=1), ref_length.max(initial=1))))
     fixed = _fixed(matches, int(hyp_length.max(initial=1)), int(ref_length.max(initial=1)))
     free = np.flatnonzero(~fixed)
     width = int(ref_length.max(initial=1)) + 1
-    pair, position, keys = _events(matches.select(free), ref_length, width)
+    pair, position, keys = _decision_points(matches.select(free), ref_length, width)
     choice_keys = matches.pair[free] * width + matches.ref_start[free]
     first = np.searchsorted(choice_keys, keys)
     match_count = np.searchsorted(choice_keys, keys, "right") - first
@@ -107,7 +107,7 @@ def plan(matches: Matches, hyp_length: Indices, ref_length: Indices) -> Stretche
     changes, continues_at, rank_change, last_after = _between(
         matches.select(fixed), (gain + distance)[fixed], ranking, (pair, start, position)
     )
-    return Stretches(
+    return SearchPlan(
         ranking,
         counts,
         np.cumsum(counts) - counts,
@@ -148,8 +148,8 @@ def _fixed(matches: Matches, hyp_words: int, ref_words: int) -> Flags:
     return fixed
 
 
-def _events(free: Matches, ref_length: Indices, width: int) -> tuple[Indices, Indices, Indices]:
-    """(pair, position, both in one number) of every event in order: choices, ends of phrases, ends of references."""
+def _decision_points(free: Matches, ref_length: Indices, width: int) -> tuple[Indices, Indices, Indices]:
+    """(pair, position, both in one number) of every decision point in order: choices, phrase ends, reference ends."""
     ends = free.ref_start + free.ref_length
     inside = (free.ref_length > 1) & (ends < ref_length[free.pair])
     choices = free.pair * width + free.ref_start

@@ -1,12 +1,11 @@
-"""METEOR's alignment search, for many pairs at once: `Matches` -> the matches that it chooses, and the chunk count.
+"""METEOR's alignment search, for many pairs at once: `Matches` -> the matches of the best alignment, and its chunks.
 
-Third stage of native METEOR. The original walks over the reference word by word with a beam of 40 partial alignments,
-sorted before every word by most words matched, fewest chunks, least distance; the sort is stable, so order of
-creation breaks ties. The same search runs here on arrays that hold the partial alignments of all pairs one after
-another. Two habits of the original matter for equal results: a match that is not exact counts half its words, rounded
-down, on each side; and the distance of a match is added to the alignment it was tried on, not to the one it made.
-Words that can be matched in one way only never branch, so the stretch before the next word with a choice is one step
-(`stretches`).
+Fourth stage. The original walks over the reference word by word with a beam of 40 partial alignments, sorted before
+every word by most words matched, fewest chunks, least distance; the sort is stable, so order of creation breaks ties.
+The same search runs here on arrays that hold the partial alignments of all pairs one after another. Two details of the
+original matter for equal results: a match that is not exact counts half its words, rounded down, on each side; and the
+distance of a match is added to the alignment it was tried on, not to the one it made. Words that can be matched in one
+way only never branch, so the stretch before the next decision point is one step (`search_plan`).
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from densevid.evaluation.meteor.matching import Matches
+from densevid.evaluation.meteor.matchers import Matches
 from densevid.evaluation.meteor.paraphrases import Indices
-from densevid.evaluation.meteor.segments import Flags, Stretches, plan, run_lengths
+from densevid.evaluation.meteor.search_plan import Flags, SearchPlan, plan_search, run_lengths
 
 BEAM = 40
 Bits = npt.NDArray[np.uint64]
@@ -73,7 +72,7 @@ class HypothesisWords:
 
 @dataclass(frozen=True)
 class Step:
-    """How the alignments after a word with a choice came about: from which before it, by which match (-1: none)."""
+    """One decision: for each alignment after it, its parent and the match it took (-1: none)."""
 
     parent: Indices
     match: Indices
@@ -81,7 +80,7 @@ class Step:
 
 def align(matches: Matches, hyp_length: Indices, ref_length: Indices) -> tuple[Flags, Indices]:
     """Which matches METEOR chooses, and how many chunks they form in every pair."""
-    stretches = plan(matches, hyp_length, ref_length)
+    plan = plan_search(matches, hyp_length, ref_length)
     pairs = hyp_length.size
     words = HypothesisWords.of(matches)
     zero = np.zeros(pairs, np.int64)
@@ -90,84 +89,84 @@ def align(matches: Matches, hyp_length: Indices, ref_length: Indices) -> tuple[F
     chunks = np.zeros(pairs, np.int64)
     steps: list[Step] = []
     best: list[Indices] = []
-    for number in range(stretches.count.max(initial=0)):
-        beam, moved = _cross_stretch(beam, stretches, number)
-        ended = stretches.count[beam.pair] == number + 1
-        winners = _winners(beam, stretches, np.flatnonzero(ended), chunks)
+    for number in range(plan.count.max(initial=0)):
+        beam, moved = _cross_stretch(beam, plan, number)
+        ended = plan.count[beam.pair] == number + 1
+        winners = _winners(beam, plan, np.flatnonzero(ended), chunks)
         best.append(moved[winners])
         going_on = np.flatnonzero(~ended)
-        beam, step = _branch(beam.select(going_on), stretches, number, words)
+        beam, step = _branch(beam.select(going_on), plan, number, words)
         steps.append(Step(moved[going_on[step.parent]], step.match))
-    return _trace(steps, best, stretches.fixed), chunks
+    return _trace(steps, best, plan.fixed), chunks
 
 
-def _cross_stretch(beam: Beam, stretches: Stretches, number: int) -> tuple[Beam, Indices]:
-    """Apply what needs no choice up to the next event, then sort; also return where each alignment was before."""
-    event = stretches.first_event[beam.pair] + number
-    active = stretches.changes[event] & (beam.resume <= stretches.start[event])
-    breaks = active & (beam.last >= 0) & (beam.last != stretches.continues_at[event])
-    rank = beam.rank + active * stretches.rank_change[event] + stretches.ranking.chunks(breaks)
-    last = np.where(active, stretches.last_after[event], beam.last)
-    order = stretches.ranking.order(beam.pair, rank)
+def _cross_stretch(beam: Beam, plan: SearchPlan, number: int) -> tuple[Beam, Indices]:
+    """Apply the stretch up to the next decision point, then sort; also return the order before."""
+    point = plan.first_point[beam.pair] + number
+    active = plan.changes[point] & (beam.resume <= plan.start[point])
+    breaks = active & (beam.last >= 0) & (beam.last != plan.continues_at[point])
+    rank = beam.rank + active * plan.rank_change[point] + plan.ranking.chunks(breaks)
+    last = np.where(active, plan.last_after[point], beam.last)
+    order = plan.ranking.order(beam.pair, rank)
     return Beam(beam.pair, rank, last, beam.resume, beam.used).select(order), order
 
 
-def _winners(beam: Beam, stretches: Stretches, ended: Indices, chunks: Indices) -> Indices:
+def _winners(beam: Beam, plan: SearchPlan, ended: Indices, chunks: Indices) -> Indices:
     """The best alignment of every pair that has come to its end; its chunks are noted."""
     pair = beam.pair[ended]
-    rank = beam.rank[ended] + stretches.ranking.chunks(beam.last[ended] >= 0)
-    order = stretches.ranking.order(pair, rank)
+    rank = beam.rank[ended] + plan.ranking.chunks(beam.last[ended] >= 0)
+    order = plan.ranking.order(pair, rank)
     first = order[run_lengths(pair)[0]]
-    chunks[pair[first]] = stretches.ranking.chunks_of(rank[first])
+    chunks[pair[first]] = plan.ranking.chunks_of(rank[first])
     return ended[first]
 
 
-def _branch(beam: Beam, stretches: Stretches, number: int, words: HypothesisWords) -> tuple[Beam, Step]:
+def _branch(beam: Beam, plan: SearchPlan, number: int, words: HypothesisWords) -> tuple[Beam, Step]:
     """Extend every alignment by each match at this word, and by none; sort, and keep the best of every pair."""
-    event = stretches.first_event[beam.pair] + number
-    place = stretches.position[event]
-    open_here = (stretches.match_count[event] > 0) & (beam.resume <= place)
-    parent, match = _candidates(stretches, event, open_here)
+    point = plan.first_point[beam.pair] + number
+    place = plan.position[point]
+    open_here = (plan.match_count[point] > 0) & (beam.resume <= place)
+    parent, match = _candidates(plan, point, open_here)
     possible = ~words.in_use(beam.used, parent, match)
-    rank = _ranks(beam, stretches, (parent, match, possible), open_here)
+    rank = _ranks(beam, plan, (parent, match, possible), open_here)
     kept = np.flatnonzero(possible)
-    kept = kept[_best_of_each_pair(stretches, beam.pair[parent[kept]], rank[kept])]
+    kept = kept[_best_of_each_pair(plan, beam.pair[parent[kept]], rank[kept])]
 
     parent, match, rank = parent[kept], match[kept], rank[kept]
     extended, passed = match >= 0, open_here[parent]
-    last = np.where(extended, stretches.hyp_end[match], np.where(passed, -1, beam.last[parent]))
-    resume = np.where(extended, stretches.ref_end[match], np.where(passed, place[parent] + 1, beam.resume[parent]))
+    last = np.where(extended, plan.hyp_end[match], np.where(passed, -1, beam.last[parent]))
+    resume = np.where(extended, plan.ref_end[match], np.where(passed, place[parent] + 1, beam.resume[parent]))
     used = words.use(beam.used[:, parent], match)
     return Beam(beam.pair[parent], rank, last, resume, used), Step(parent, match)
 
 
-def _candidates(stretches: Stretches, event: Indices, open_here: Flags) -> tuple[Indices, Indices]:
+def _candidates(plan: SearchPlan, point: Indices, open_here: Flags) -> tuple[Indices, Indices]:
     """(alignment, match) in METEOR's order: the matches at the word in turn, then -1 for leaving it unmatched."""
-    options = np.where(open_here, stretches.match_count[event], 0)
-    alignment = np.repeat(np.arange(event.size), options + 1)
+    options = np.where(open_here, plan.match_count[point], 0)
+    alignment = np.repeat(np.arange(point.size), options + 1)
     first = np.cumsum(options + 1) - options - 1
     option = np.arange(alignment.size) - first[alignment]
-    match = np.append(stretches.free, -1)[stretches.first_match[event][alignment] + option]
+    match = np.append(plan.free, -1)[plan.first_match[point][alignment] + option]
     return alignment, np.where(option < options[alignment], match, -1)
 
 
-def _best_of_each_pair(stretches: Stretches, pair: Indices, rank: Indices) -> Indices:
-    order = stretches.ranking.order(pair, rank)
+def _best_of_each_pair(plan: SearchPlan, pair: Indices, rank: Indices) -> Indices:
+    order = plan.ranking.order(pair, rank)
     starts, lengths = run_lengths(pair)
     return order[np.arange(order.size) - np.repeat(starts, lengths) < BEAM]
 
 
-def _ranks(beam: Beam, stretches: Stretches, candidates: tuple[Indices, Indices, Flags], open_here: Flags) -> Indices:
+def _ranks(beam: Beam, plan: SearchPlan, candidates: tuple[Indices, Indices, Flags], open_here: Flags) -> Indices:
     """The ranks of candidates (parent, match or -1, possible)."""
     parent, match, possible = candidates
-    distance = np.where(possible, stretches.distance[match], 0)
+    distance = np.where(possible, plan.distance[match], 0)
     # Every match tried adds its distance to the alignment it was tried on, so the next ones inherit it.
     tried = np.cumsum(distance) - distance
     first = run_lengths(parent)[0]
     inherited = beam.rank[parent] + tried - tried[first][parent]
     last = beam.last[parent]
-    breaks = (last >= 0) & (last != stretches.hyp_start[match]) & open_here[parent]
-    rank: Indices = inherited + stretches.gain[match] + stretches.ranking.chunks(breaks)
+    breaks = (last >= 0) & (last != plan.hyp_start[match]) & open_here[parent]
+    rank: Indices = inherited + plan.gain[match] + plan.ranking.chunks(breaks)
     return rank
 
 

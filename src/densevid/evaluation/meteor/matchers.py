@@ -1,8 +1,8 @@
-"""Every match between two sentences that METEOR's four matchers find, for many pairs at once.
+"""METEOR's four matchers (exact, stem, synonym, paraphrase): every match between two sentences, for many pairs at once.
 
-Second stage of native METEOR: pairs of sentences -> `Matches`, in the order in which METEOR lists them, on which its
-search depends: by place in the reference, then exact, stem, synonym and paraphrase matches; paraphrases of reference
-phrases come before those of hypothesis phrases, each by the order of the table.
+Second stage: pairs of sentences -> `Matches`, in METEOR's order, on which its search depends: by place in the
+reference, then exact, stem, synonym and paraphrase matches; paraphrases of reference phrases come before those of
+hypothesis phrases, each in the order of the table.
 """
 
 from __future__ import annotations

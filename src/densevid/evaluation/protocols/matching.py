@@ -1,7 +1,12 @@
-"""The order-preserving matching inside SODA, for many videos at once and without recursion.
+"""Predictions against reference events of the same video: overlap of all pairs, and SODA's order-preserving matching.
 
-best[i, j] = max(best[i-1, j], best[i, j-1], best[i-1, j-1] + score[i, j]), gold i against prediction j, both in order
-of time. A cell is a match only if matching is strictly better than leaving either out; the very first always is.
+`interval_iou` is the overlap of the captioning and SODA protocols: IoU = intersection / (min(hull, sum of the lengths)
++ 1e-8), of the times as they stand: an exact copy scores just below 1, and a reversed interval overlaps nothing. (The
+proposal protocol has its own, without the epsilon.)
+
+`align` is the dynamic program inside SODA, for many videos at once and without recursion: best[i, j] = max(best[i-1,
+j], best[i, j-1], best[i-1, j-1] + score[i, j]), gold i against prediction j, both in order of time. A cell is a match
+only if matching is strictly better than leaving either out; the very first always is.
 """
 
 from __future__ import annotations
@@ -12,12 +17,35 @@ from dataclasses import dataclass
 import numpy as np
 
 from densevid.evaluation.files import Floats, Integers
+from densevid.evaluation.metrics.ngrams import ragged_ranges
 
+EPSILON = 1e-8
 CELLS_AT_ONCE = 1_000_000
 
 
+def pairs_within_videos(left_video_N: Integers, right_video_M: Integers, videos: int) -> tuple[Integers, Integers]:
+    """Every (left, right) event pair of the same video; pairs of one left event stand together, in order."""
+    by_video = np.argsort(right_video_M, kind="stable")
+    count_V = np.bincount(right_video_M, minlength=videos)
+    first_V = np.cumsum(count_V) - count_V
+    left, place = ragged_ranges(first_V[left_video_N], count_V[left_video_N])
+    return left, by_video[place]
+
+
+def interval_iou(predicted_N2: Floats, reference_N2: Floats) -> Floats:
+    """IoU of each predicted interval with the reference interval beside it."""
+    predicted_start, predicted_end = predicted_N2.T
+    start, end = reference_N2.T
+    with np.errstate(over="ignore", invalid="ignore"):  # times near the largest number overlap nothing
+        shared = np.maximum(np.minimum(end, predicted_end) - np.maximum(start, predicted_start), 0.0)
+        hull = np.maximum(end, predicted_end) - np.minimum(start, predicted_start)
+        union = np.minimum(hull, end - start + predicted_end - predicted_start) + EPSILON
+        iou = np.divide(shared, union, out=np.zeros_like(shared), where=union != 0)
+    return np.where(np.isnan(iou), 0.0, iou)
+
+
 @dataclass(frozen=True)
-class Solution:
+class Alignment:
     """The best total of each problem (0 where a side is empty), and the M matched pairs: which problem, which pair."""
 
     total_K: Floats
@@ -26,7 +54,7 @@ class Solution:
 
 
 @dataclass(frozen=True)
-class Problems:
+class AlignmentProblems:
     """K lists of golds to be matched with the predictions of their video.
 
     Problem k has the golds `first_K[k] .. first_K[k] + golds_K[k]` and `predictions_K[k]` predictions. The values of
@@ -38,7 +66,7 @@ class Problems:
     predictions_K: Integers
     first_pair_G: Integers
 
-    def solve(self, value_N: Floats) -> Solution:
+    def solve(self, value_N: Floats) -> Alignment:
         """Match each problem's golds with predictions so that the total value is greatest."""
         total_K = np.zeros(len(self.golds_K))
         problems, pairs = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
@@ -50,7 +78,7 @@ class Problems:
             problem, gold = np.nonzero(picked_KG >= 0)
             problems.append(chosen[problem])
             pairs.append(pair_KG[problem, gold] + picked_KG[problem, gold])
-        return Solution(total_K, np.concatenate(problems), np.concatenate(pairs))
+        return Alignment(total_K, np.concatenate(problems), np.concatenate(pairs))
 
     def _padded(self, chosen: Integers, value_N: Floats) -> tuple[Integers, Floats]:
         """First pair of each gold (K x G) and the values of all its pairs (K x G x P), filled with 0."""

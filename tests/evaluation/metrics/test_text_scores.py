@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from densevid.evaluation.metrics.bleu import bleu_components, bleu_scores
 from densevid.evaluation.metrics.cider import Cider, Documents, cider_of_items, mean_over_references
 from densevid.evaluation.metrics.ngrams import Items, blocks, index_sentences, sums_by_group
-from densevid.evaluation.metrics.rouge import rouge_scores
+from densevid.evaluation.metrics.text_scores import bleu_components, bleu_scores, rouge_scores
 
 pytest.importorskip("pycocoevalcap")
 from pycocoevalcap.bleu.bleu import Bleu

@@ -1,14 +1,12 @@
-"""Constants of a Java class file, read as data: name of a static field -> the characters of its string.
+"""The Penn Treebank tokenizer of CoreNLP 3.4.1 as an automaton: ASCII text -> tokens, without Java.
 
-Generated scanners keep their tables as string constants, each character one number; `lexer` reads them from
-here. The layout is that of the Java Virtual Machine Specification, chapter 4 (big-endian throughout).
+The original is a generated scanner: a table of states and, for every accepting state, one of 54 numbered actions. The
+table is read from the scanner's class file in the installed jar, so that every pattern is the original's own; the
+actions are written here, as rules, for the options that the caption metrics use (defaults, with line ends as tokens).
+`ptb_tokenizer` is the fast entry point for whole captions.
 
-The Penn Treebank tokenizer of CoreNLP 3.4.1 as an automaton: text -> tokens, without Java.
-
-The tokenizer is a generated scanner: a table of states and, for every accepting state, one of 54 numbered actions.
-The table is read from the scanner's class file in the installed jar (constants of a class file are plain data), so
-every pattern, however odd, is the original's own; the actions are written here, as rules, for the options that the
-caption metrics use (defaults, with line ends as tokens). `tokens` is the fast way in for whole captions.
+A generated scanner keeps its tables as string constants of the class file, each character one number. The layout of a
+class file is that of the Java Virtual Machine Specification, chapter 4 (big-endian throughout).
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from densevid.evaluation.meteor.data import TOKENIZER_JAR, jar_member
+from densevid.evaluation.meteor.resources import TOKENIZER_JAR, jar_member
 
 _UTF8, _INTEGER_LIKE, _LONG_LIKE, _STRING = 1, {3, 4, 9, 10, 11, 12, 18}, {5, 6}, 8
 _ONE_INDEX = {7, 8, 16}
@@ -84,7 +82,7 @@ def _characters(text: bytes) -> np.ndarray:
 NEWLINE = "\n"
 _SCANNER = "edu/stanford/nlp/process/PTBLexer.class"
 _SCANNER_CRC = 0x3A2D8529
-_START_STATE = 2  # the state in which the scanner begins unless it is asked for strict treebank style
+_START_STATE = 2  # the state in which the scanner begins without the option of strict treebank style
 _LINE_END_ACTION = 5
 _SILENT_ACTIONS = {1, 7, 23} | set(range(55, 109))  # unknown characters, white space
 

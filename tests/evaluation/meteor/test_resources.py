@@ -8,8 +8,8 @@ import re
 import pytest
 
 from densevid.evaluation.meteor.normalizer import words_of
+from densevid.evaluation.meteor.resources import java_hash, word_facts
 from densevid.evaluation.meteor.stemmer import stem
-from densevid.evaluation.meteor.words import java_hash, word_facts
 from helpers.official_jars import needs_jars, run_meteor
 from helpers.shared_captions import all_sentences
 

@@ -1,7 +1,7 @@
-"""Answers of METEOR kept on disk between runs, keyed by engine, options and pair.
+"""METEOR's statistics kept on disk between runs, keyed by version, options and pair.
 
-A cache may be lost but never in the way: a folder that cannot be written, a damaged file or a busy one costs a warning
-and the time to ask again, never a wrong number. Each row carries a checksum of its own.
+The cache is optional: a folder that cannot be written, or a damaged or busy file, costs a warning and the time to
+compute again, never a wrong number. Each row carries a checksum of its own.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from zlib import crc32
 
 import numpy as np
 
-from densevid.evaluation.files import Floats
-from densevid.evaluation.java import STATISTICS, Pair
+from densevid.evaluation.meteor.statistics import STATISTICS, Pair, Statistics
 from densevid.io import cache_folder
 
 KEYS_A_QUERY = 500
@@ -34,7 +33,7 @@ class StatisticsCache:
         self.path = (folder or cache_folder()) / "meteor.sqlite"
         self._usable = True
 
-    def read(self, pairs: Sequence[Pair]) -> dict[Pair, Floats]:
+    def read(self, pairs: Sequence[Pair]) -> dict[Pair, Statistics]:
         """The pairs that are known, with their statistics."""
         if not self.path.exists():
             return {}
@@ -44,8 +43,8 @@ class StatisticsCache:
         found = ((keys[key], _unpack(key, value)) for key, value in rows if key in keys)
         return {pair: numbers for pair, numbers in found if numbers is not None}
 
-    def write(self, pairs: Sequence[Pair], stats_N23: Floats) -> None:
-        """Remember these answers."""
+    def write(self, pairs: Sequence[Pair], stats_N23: Statistics) -> None:
+        """Keep these statistics."""
         packed = stats_N23.astype("<i4")
         if not np.array_equal(packed, stats_N23):
             return  # METEOR counts; anything but whole numbers is not ours to keep
@@ -99,7 +98,7 @@ def _insert(database: sqlite3.Connection, rows: list[tuple[bytes, bytes]]) -> No
 
 
 def _create(database: sqlite3.Connection) -> None:
-    database.execute("PRAGMA synchronous = OFF")  # a lost cache is only asked again
+    database.execute("PRAGMA synchronous = OFF")  # a lost cache is only computed again
     database.execute("CREATE TABLE IF NOT EXISTS statistics (key BLOB PRIMARY KEY, value BLOB) WITHOUT ROWID")
 
 
@@ -107,7 +106,7 @@ def _pack(key: bytes, numbers: bytes) -> bytes:
     return numbers + crc32(key + numbers).to_bytes(4, "little")
 
 
-def _unpack(key: bytes, value: object) -> Floats | None:
+def _unpack(key: bytes, value: object) -> Statistics | None:
     if not isinstance(value, bytes) or len(value) != ROW_BYTES + 4:
         return None
     numbers, check = value[:ROW_BYTES], int.from_bytes(value[ROW_BYTES:], "little")

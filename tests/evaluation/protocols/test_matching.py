@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from densevid.evaluation.protocols.soda_alignment import align, batches_of_like_size
+from densevid.evaluation.protocols.matching import align, batches_of_like_size
 
 VALUES = st.sampled_from([0.0, 0.0, 0.1, 0.25, 0.5, 1.0])
 

@@ -1,18 +1,30 @@
-"""What METEOR knows about one word: function word or not, its stem, its WordNet synonym sets, and its hash.
+"""METEOR's data: files of the installed package `pycocoevalcap`, and what METEOR knows about one word.
 
-METEOR compares words and stems by Java's 32-bit string hash, so two different words may count as the same; the hash
-is kept here for that reason. The lists are read from METEOR's jar on first use.
+The package is located but not imported, and nothing of it is copied into this project. What is expensive to read is
+kept as plain arrays in the user's cache folder (`cache_folder`).
+
+METEOR compares words and stems by Java's 32-bit string hash, so two different words may count as equal; the hash is
+kept here for that reason. The word lists are read from METEOR's jar on first use.
 """
 
 from __future__ import annotations
 
+import importlib.util
+import zipfile
 from functools import cache, lru_cache
+from pathlib import Path
 from typing import NamedTuple
 
-from densevid.evaluation.meteor.data import METEOR_JAR, jar_member
+from densevid.errors import InputError
 from densevid.evaluation.meteor.stemmer import stem
 
-# Endings of inflected words and what stands there in the base form, tried in this order.
+PACKAGE = "pycocoevalcap"
+KNOWN_VERSION = "1.2"
+TOKENIZER_JAR = Path("tokenizer") / "stanford-corenlp-3.4.1.jar"
+METEOR_JAR = Path("meteor") / "meteor-1.5.jar"
+PARAPHRASES = Path("meteor") / "data" / "paraphrase-en.gz"
+
+# Endings of inflected words and their replacement in the base form, tried in this order.
 _BASE_FORMS = [
     ("s", ""),
     ("ses", "s"),
@@ -33,6 +45,39 @@ _BASE_FORMS = [
     ("er", "e"),
     ("est", "e"),
 ]
+
+
+@cache
+def package_folder() -> Path:
+    """The folder of the installed package that carries METEOR's and the tokenizer's data."""
+    spec = importlib.util.find_spec(PACKAGE)
+    for folder in spec.submodule_search_locations or () if spec else ():
+        return Path(folder)
+    raise InputError(f"METEOR needs the data files of {PACKAGE}; install them with pip install 'densevid[eval]'")
+
+
+def package_file(relative: Path) -> Path:
+    """One file of that package.
+
+    Raises:
+        InputError: The file, or the package, is not installed.
+    """
+    path = package_folder() / relative
+    if not path.is_file():
+        raise InputError(f"{path}: missing; install {PACKAGE}=={KNOWN_VERSION} again")
+    return path
+
+
+def jar_member(jar: Path, member: str, crc: int | None = None) -> bytes:
+    """One member of a jar; `crc` pins the only version whose format is known here."""
+    path = package_file(jar)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            if crc is not None and crc != archive.getinfo(member).CRC:
+                raise InputError(f"{path}: not the file of {PACKAGE} {KNOWN_VERSION}; install that version")
+            return archive.read(member)
+    except (KeyError, zipfile.BadZipFile) as error:
+        raise InputError(f"{path}: {member} cannot be read ({error}); install {PACKAGE}=={KNOWN_VERSION}") from error
 
 
 class Word(NamedTuple):
