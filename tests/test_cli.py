@@ -12,10 +12,13 @@ import pytest
 
 from densevid.cli import VERBS, main
 from densevid.errors import ExitCode, exit_code
+from helpers.waiting import LIMIT_SECONDS
 
 
 def densevid(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "densevid", *words], capture_output=True, text=True, timeout=120)
+    return subprocess.run(
+        [sys.executable, "-m", "densevid", *words], capture_output=True, text=True, timeout=LIMIT_SECONDS
+    )
 
 
 @pytest.mark.parametrize("verb", sorted(VERBS))
@@ -65,7 +68,9 @@ def test_threads_do_not_spin_unless_the_user_wants_it(given: str | None, used: s
     others = {name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "GOMP_"))}
     environment = {**others, "OMP_DISPLAY_ENV": "TRUE", **({"OMP_WAIT_POLICY": given} if given else {})}
     code = "from densevid.cli import main; main(['models']); import torch"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, env=environment)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=LIMIT_SECONDS, env=environment
+    )
     if "OMP_WAIT_POLICY" not in done.stderr:
         pytest.skip("this torch computes without OpenMP")
     assert f"OMP_WAIT_POLICY = '{used}'" in done.stderr
@@ -97,7 +102,7 @@ def test_whoever_stops_reading_is_told_nothing_more() -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_who_is_asked_to_end_leaves_nothing_half_written(number: signal.Signals, tmp_path: Path) -> None:
     code = """
-import os, signal, sys, time
+import os, signal, sys
 from densevid import cli
 from densevid.io import atomic_path
 from densevid.commands import models
@@ -108,27 +113,34 @@ def run(arguments):
     with atomic_path("file") as temporary:
         temporary.write_text("half")
         os.kill(os.getpid(), int(sys.argv[1]))
-        time.sleep(60)
+        signal.pause()
 
 models.run = run
 cli.main(["models"])
 """
     command = [sys.executable, "-c", code, str(int(number))]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT_SECONDS)
     assert (done.returncode, done.stderr, list(tmp_path.iterdir())) == (-number, "", [])
 
 
 def test_what_is_ignored_stays_ignored_and_forked_children_end_as_always(tmp_path: Path) -> None:
     code = """
-import multiprocessing, os, signal, time
+import multiprocessing, os, signal
 from densevid import cli
 from densevid.commands import models
 
+fork = multiprocessing.get_context("fork")
+begun = fork.Event()
+
+def work():
+    begun.set()
+    signal.pause()
+
 def run(arguments):
     os.kill(os.getpid(), signal.SIGHUP)
-    child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,))
+    child = fork.Process(target=work)
     child.start()
-    time.sleep(0.2)
+    begun.wait()
     child.terminate()
     child.join()
     print(child.exitcode)
@@ -137,7 +149,7 @@ signal.signal(signal.SIGHUP, signal.SIG_IGN)
 models.run = run
 print(cli.main(["models"]))
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=LIMIT_SECONDS)
     assert (done.stdout, done.stderr) == ("-15\n0\n", "")
 
 
@@ -146,7 +158,9 @@ def test_letters_that_the_terminal_has_not_are_question_marks(encoding: str) -> 
     code = "from densevid import cli; from densevid.commands import models; "
     code += "models.run = lambda arguments: print('v\\u0438\\u0434 \\udcff.mp4'); cli.main(['models'])"
     environment = {**os.environ, "PYTHONIOENCODING": encoding}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, env=environment)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=LIMIT_SECONDS, env=environment
+    )
     assert (done.stdout, done.stderr) == ("v?? ?.mp4\n", "")
 
 

@@ -23,6 +23,7 @@ from densevid.training import checkpointing
 from densevid.training.train_state import TrainState
 from examples.learn_generated_videos import WIDTHS
 from helpers.tiny_run import assert_same_weights, settings, train_here, weights, words, write_tiny_data
+from helpers.waiting import LIMIT_SECONDS
 
 VARIANTS = {
     "end-to-end gated mask": [],
@@ -156,20 +157,22 @@ def test_the_seed_decides(data: Path, tmp_path: Path) -> None:
 
 
 def test_the_pace_is_of_learning_not_of_validating(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from densevid.training import trainer as recorded_loop
+    from densevid.training import trainer
 
-    real, pause = recorded_loop.validation_losses, 2.0
+    real, clock, passed, pause = trainer.validation_losses, time.perf_counter, 0.0, 1e6
 
     def slow(*inputs: Any) -> dict[str, float]:
-        time.sleep(pause)
+        nonlocal passed
+        passed += pause
         return real(*inputs)
 
-    monkeypatch.setattr(recorded_loop, "validation_losses", slow)
+    monkeypatch.setattr(trainer, "validation_losses", slow)
+    monkeypatch.setattr(time, "perf_counter", lambda: clock() + passed)
     assert train_here(data, tmp_path / "run") == 0
     segments = sum(len(entry["timestamps"]) for entry in json.loads((data / "train.json").read_text()).values())
     training = [row for row in rows(tmp_path / "run") if row["split"] == "training"]
     spent = sum(segments / len(training) * 2 / float(row["samples_per_second"]) for row in training)
-    assert spent < pause, f"{segments} segments in each of two epochs took {spent:.1f} s, the pause counted"
+    assert passed >= pause > spent, f"{segments} segments in each of two epochs took {spent:.1f} s, the pause counted"
 
 
 def wrong(capsys: pytest.CaptureFixture[str], command: list[str]) -> str:
@@ -250,12 +253,16 @@ sys.exit(main(sys.argv[1:]))
 def test_a_full_disk_is_one_line_and_leaves_no_half_file(data: Path, tmp_path: Path) -> None:
     """A limit on the size of files stands for the disk: it fails in the same calls."""
     command = words(data, tmp_path / "run", "--threads", "1")
-    done = subprocess.run([sys.executable, "-c", FULL_DISK, *command], capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-c", FULL_DISK, *command], capture_output=True, text=True, timeout=LIMIT_SECONDS
+    )
     assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
     last = done.stderr.strip().splitlines()[-1]
     assert "cannot write" in last and "best.safetensors" in last and "--resume" in last
     assert list((tmp_path / "run" / "checkpoints").iterdir()) == []
-    again = subprocess.run([sys.executable, "-m", "densevid", *command, "--resume"], capture_output=True, timeout=300)
+    again = subprocess.run(
+        [sys.executable, "-m", "densevid", *command, "--resume"], capture_output=True, timeout=LIMIT_SECONDS
+    )
     assert again.returncode == 0 and (tmp_path / "run" / "model" / "weights.safetensors").exists()
 
 
@@ -335,7 +342,7 @@ sys.exit(main(sys.argv[1:]))
 def test_a_bare_machine_is_enough(data: Path, tmp_path: Path) -> None:
     """torch, numpy and safetensors: training, CIDEr and a curve; METEOR is for later."""
     command = words(data, tmp_path / "run", *settings("training.evaluate_every=2"), "--threads", "1")
-    done = subprocess.run([sys.executable, "-c", BARE, *command], capture_output=True, text=True, timeout=300)
+    done = subprocess.run([sys.executable, "-c", BARE, *command], capture_output=True, text=True, timeout=LIMIT_SECONDS)
     assert done.returncode == 0, done.stderr
     assert "no METEOR here" in done.stderr and "Traceback" not in done.stderr
     assert (tmp_path / "run" / "curves.svg").exists() and not (tmp_path / "run" / "tensorboard").exists()

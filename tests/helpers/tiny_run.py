@@ -15,6 +15,7 @@ from densevid.cli import main
 from densevid.config import Config
 from densevid.data.store.reader import FeatureStore
 from examples.learn_generated_videos import RECIPE, SMALL, WIDTHS, generate
+from helpers.waiting import LIMIT_SECONDS
 
 TINY: Config = SMALL.with_values(
     {
@@ -82,6 +83,12 @@ def start(command: list[str], ranks: int = 1) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+def finish(process: subprocess.Popen[str]) -> None:
+    """Wait for the end of a training run, which must succeed."""
+    _, errors = process.communicate(timeout=LIMIT_SECONDS)
+    assert process.returncode == 0, errors
 
 
 def weights(run: Path, name: str = "model-last") -> dict[str, torch.Tensor]:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
@@ -59,6 +60,19 @@ def alive(pid: int) -> bool:
 def pause_at_random(seconds: float) -> None:
     """Let a moment pass, for tests that kill a process at a moment that nobody chose. Not a way to wait."""
     time.sleep(seconds)
+
+
+def kill_with_children(process: subprocess.Popen[Any]) -> None:
+    """SIGKILL a process and all that it started, also what lives in a session of its own."""
+    doomed = [process.pid]
+    for pid in doomed:
+        for task in Path(f"/proc/{pid}/task").glob("*/children"):
+            doomed += map(int, task.read_text().split())
+    for pid in doomed:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    process.communicate()
+    wait_until(lambda: not any(map(alive, doomed)))
 
 
 def end(process: subprocess.Popen[Any]) -> None:

@@ -23,7 +23,7 @@ from densevid.training.distributed import (
 )
 from densevid.training.logging import read_metrics
 from helpers.clip_collections import write_collection
-from helpers.tiny_run import settings, start, train_here, weights, words, write_tiny_data
+from helpers.tiny_run import finish, settings, start, train_here, weights, words, write_tiny_data
 
 
 def rows_of(rank: int | None) -> torch.Tensor:
@@ -93,7 +93,7 @@ def test_the_result_does_not_depend_on_the_number_of_ranks(tmp_path: Path) -> No
     chosen = settings(*recipe, "training.batch_size=5", "training.segments_per_video=2", "training.evaluate_every=2")
     process = start(words(data, tmp_path / "two", *chosen), ranks=2)
     assert train_here(data, tmp_path / "one", *chosen) == 0
-    assert process.wait(240) == 0, process.communicate()[1]
+    finish(process)
     one, two = (read_metrics(tmp_path / name / "metrics.csv") for name in ("one", "two"))
     assert [row["step"] for row in one] == [row["step"] for row in two]
     for ours, theirs in zip(one, two, strict=True):
@@ -118,7 +118,7 @@ def test_timelines_do_not_depend_on_it_either(tmp_path: Path) -> None:
     process = start([*command, "--out", str(tmp_path / "two")], ranks=2)
     torch.set_num_threads(1)
     assert main([*command, "--out", str(tmp_path / "one")]) == 0
-    assert process.wait(240) == 0, process.communicate()[1]
+    finish(process)
     assert_near(tmp_path / "one", tmp_path / "two")
 
 
