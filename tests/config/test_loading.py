@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from densevid.checkpoint import load_model
-from densevid.config.loading import Config, load_config, presets
+from densevid.config import Config, load_config, presets, schema
 from densevid.errors import InputError
 from densevid.io import hash_of
 
@@ -227,3 +228,11 @@ def test_what_is_chosen_is_what_is_not_the_default_and_makes_the_configuration_a
     assert chosen == {"model": {"layers": 4}, "features": {}, "training": {}, "inference": {"beam": 3}}
     for name in presets():
         assert Config().with_values(load_config(name).chosen()) == load_config(name)
+
+
+def test_every_setting_has_a_comment_of_its_own() -> None:
+    """Beside it, or on the line above."""
+    lines = inspect.getsource(schema).splitlines()
+    for number, line in enumerate(lines):
+        if re.match(r"    \w+: .* = ", line):
+            assert "  # " in line or lines[number - 1].lstrip().startswith("# "), line

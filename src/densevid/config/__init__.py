@@ -1,4 +1,4 @@
-"""The settings: `schema` says which there are, `loading` reads files and flags into them."""
+"""The settings: `schema` declares them, `loading` reads files and flags into them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Settings: frozen dataclasses with defaults, overridden by a TOML file, overridden by flags (`--set model.layers=4`).
+"""Reads settings: the defaults of `schema`, overridden by a preset or TOML file, overridden by `--set model.layers=4`.
 
-`config_sections` says which settings there are. An unknown key, a wrong type or an impossible value is one line that
-names the key.
+An unknown key, a wrong type or an impossible value is an InputError that names the key on one line.
 """
 
 from __future__ import annotations
@@ -15,27 +14,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from densevid.config.schema import (
-    ACTIVITYNET_KERNELS,
-    FeaturesConfig,
-    InferenceConfig,
-    ModelConfig,
-    TrainingConfig,
-)
+from densevid.config.schema import FeaturesConfig, InferenceConfig, ModelConfig, TrainingConfig
 from densevid.errors import InputError
 from densevid.io import hash_of, toml_text, write_text
 from densevid.legacy import current_settings
-
-__all__ = [
-    "ACTIVITYNET_KERNELS",
-    "Config",
-    "FeaturesConfig",
-    "InferenceConfig",
-    "ModelConfig",
-    "TrainingConfig",
-    "load_config",
-    "presets",
-]
 
 LEADING_POINT = r"(?<![\w.\"'])(?=\.\d)\."  # TOML wants 0.3, people write .3
 
@@ -54,7 +36,15 @@ class Config:
             getattr(self, section.name).check()
 
     def with_values(self, values: Mapping[str, Mapping[str, Any]], *, where: str = "") -> Config:
-        """A copy in which `{section: {key: value}}` replaces the old values, each checked against its type."""
+        """A copy with other values, each checked against its type.
+
+        Args:
+            values: `{section: {key: value}}`; keys of version 0.1 are mapped and reported.
+            where: What they were read from, with a colon and a space, for error messages.
+
+        Raises:
+            InputError: A key is unknown, or a value has the wrong type or is impossible.
+        """
         changed = {}
         for section, entries in current_settings(values, where).items():
             if section not in {item.name for item in fields(self)}:
@@ -67,7 +57,7 @@ class Config:
                 if key not in types:
                     raise InputError(f"{where}unknown key {section}.{key}; {section} has {_names(old)}")
             typed = {key: _typed(f"{where}{section}.{key}", value, types[key]) for key, value in entries.items()}
-            if "max_proposals" in typed and "min_proposals" not in typed:  # fewer are wanted, so fewer will do
+            if "max_proposals" in typed and "min_proposals" not in typed:  # a lower maximum lowers the minimum
                 typed["min_proposals"] = min(old.min_proposals, typed["max_proposals"])
             changed[section] = replace(old, **typed)
         try:
@@ -91,10 +81,10 @@ class Config:
         return asdict(self)
 
     def chosen(self) -> dict[str, dict[str, Any]]:
-        """The settings that are not the default ones: the same after a version that brings more settings."""
-        usual = Config().as_dict()
+        """The settings that differ from the defaults: a later version with more settings gives the same."""
+        default = Config().as_dict()
         return {
-            section: {key: value for key, value in values.items() if value != usual[section][key]}
+            section: {key: value for key, value in values.items() if value != default[section][key]}
             for section, values in self.as_dict().items()
         }
 
@@ -118,11 +108,19 @@ def presets() -> list[str]:
     return sorted(item.name.removesuffix(".toml") for item in folder.iterdir() if item.name.endswith(".toml"))
 
 
-BESIDE_SETTINGS = ("format", "provenance")  # what the file of a model folder says besides
+BESIDE_SETTINGS = ("format", "provenance")  # in the config.toml of a model folder
 
 
 def load_config(source: str | Path | None = None, settings: Iterable[str] = ()) -> Config:
-    """Defaults, then a preset (by name) or a TOML file, also that of a model folder, then `--set` flags."""
+    """Read settings.
+
+    Args:
+        source: The name of a preset, or a TOML file, such as config.toml of a model folder; by default the defaults.
+        settings: Flags like `model.layers=4`, which override the file.
+
+    Raises:
+        InputError: The file cannot be read, or a setting is unknown or impossible.
+    """
     config = Config()
     if source is not None:
         config = config.with_values(_read(source), where=f"{source}: ")
@@ -164,7 +162,7 @@ def _toml_value(key: str, text: str) -> Any:
 
 
 def _typed(key: str, value: Any, hint: Any) -> Any:
-    """Give `value` the declared type, or say which key has the wrong one."""
+    """`value` as the declared type; raises InputError, with the key, if it is of another."""
     origin = get_origin(hint)
     if origin is Literal:
         if value not in get_args(hint):

@@ -1,7 +1,6 @@
-"""The sections of the settings, one frozen dataclass for each room that reads it, and what no value of them may be.
+"""The sections of the settings: one frozen dataclass each, whose defaults are the paper's on ActivityNet Captions.
 
-`config` puts them together, reads files and flags into them and is where they are imported from. The defaults are the
-paper's on ActivityNet Captions.
+`check` raises on values that no model, run or inference can have. `loading` reads files and flags into them.
 """
 
 from __future__ import annotations
@@ -16,34 +15,29 @@ ACTIVITYNET_KERNELS = (1, 2, 3, 4, 5, 7, 9, 11, 15, 21, 29, 41, 57, 71, 111, 161
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """The network. `compat = "released"` follows the authors' code where it differs from the paper.
+    """The network. The last five settings are for ablations, one difference from the paper each."""
 
-    `input_context` is how many steps, around each, its embedding reads (the paper: itself alone). The last five are
-    for ablations, one difference each: `mask_gradient = false` lets nothing behind the event mask move a proposal,
-    `word_gradient = false` lets the words alone move none, `mask_values = "logits"` and `input_dropout_of = "steps"`
-    are the release's, `focus = "mask"` masks the first encoding instead of encoding again.
-    """
-
-    width: int = 1024
-    hidden: int = 2048
-    heads: int = 8
-    layers: int = 2
-    window: int = 480
-    kernels: tuple[int, ...] = ACTIVITYNET_KERNELS
-    stride_factor: int = 50
+    width: int = 1024  # channels of the transformer
+    hidden: int = 2048  # channels inside its feed-forward layers
+    heads: int = 8  # attention heads; they divide `width`
+    layers: int = 2  # of the video encoder, and of the caption decoder
+    window: int = 480  # steps of a video that are encoded at once
+    kernels: tuple[int, ...] = ACTIVITYNET_KERNELS  # lengths of the anchors, in steps
+    stride_factor: int = 50  # anchors of length k are ceil(k / stride_factor) steps apart
+    # How a proposal masks the video: a gate between learned and discrete mask (the paper's), or one of the two alone.
     mask: Literal["gated", "learned", "discrete"] = "gated"
-    compat: Literal["paper", "released"] = "paper"
-    encoder: Literal["self-attention", "bi-lstm"] = "self-attention"
-    decoder: Literal["self-attention", "lstm"] = "self-attention"
-    proposal_head: Literal["three-layer", "procnets"] = "three-layer"
-    dropout: float = 0.2
-    input_dropout: float = 0.1
-    input_context: int = 1
-    mask_gradient: bool = True
-    word_gradient: bool = True
-    mask_values: Literal["sigmoid", "logits"] = "sigmoid"
-    input_dropout_of: Literal["channels", "steps"] = "channels"
-    focus: Literal["encode", "mask"] = "encode"
+    compat: Literal["paper", "released"] = "paper"  # follow the paper, or the authors' code where it differs
+    encoder: Literal["self-attention", "bi-lstm"] = "self-attention"  # of the video
+    decoder: Literal["self-attention", "lstm"] = "self-attention"  # of captions; lstm is TempoAttn
+    proposal_head: Literal["three-layer", "procnets"] = "three-layer"  # procnets: a full convolution each
+    dropout: float = 0.2  # inside the transformer, in [0, 1)
+    input_dropout: float = 0.1  # of the features, in [0, 1)
+    input_context: int = 1  # steps that the embedding of a step reads, an odd number around it; the paper: itself alone
+    mask_gradient: bool = True  # false: no gradient passes through the event mask to the proposals
+    word_gradient: bool = True  # false: the caption loss does not change proposals
+    mask_values: Literal["sigmoid", "logits"] = "sigmoid"  # values of the learned mask; logits are the release's
+    input_dropout_of: Literal["channels", "steps"] = "channels"  # what input dropout drops; steps are the release's
+    focus: Literal["encode", "mask"] = "encode"  # encode the masked event again, or mask the first encoding
 
     def check(self) -> None:
         """Raise on a value that no model can have."""
@@ -68,13 +62,13 @@ class ModelConfig:
 
 @dataclass(frozen=True)
 class FeaturesConfig:
-    """What the model reads: the streams side by side, and how the release's duration files become seconds per step."""
+    """The features that the model reads."""
 
-    streams: tuple[str, ...] = ("resnet", "bn")
-    widths: tuple[int, ...] = (2048, 1024)
-    seconds_per_step: float = 0.5
-    duration_formula: Literal["activitynet", "youcook2"] = "activitynet"
-    min_word_count: int = 5
+    streams: tuple[str, ...] = ("resnet", "bn")  # names of the streams, side by side
+    widths: tuple[int, ...] = (2048, 1024)  # channels of each stream
+    seconds_per_step: float = 0.5  # of the training features; a track knows its own
+    duration_formula: Literal["activitynet", "youcook2"] = "activitynet"  # reads the release's duration files
+    min_word_count: int = 5  # words that are rarer in the training captions become <unk>
 
     def check(self) -> None:
         """Raise on a value that no feature track can have."""
@@ -89,75 +83,67 @@ class FeaturesConfig:
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """How a model learns: the paper's recipe, SGD with Nesterov momentum, halved on plateau, norm clipped to 1.
+    """How a model is trained. The default is the paper's recipe: SGD with Nesterov momentum, halved on plateau."""
 
-    `batch_size` counts the videos that are encoded in a step, over all processes together. `proposal_loss` is the
-    paper's, over `drawn` anchors, or `overlap`: every anchor learns to know its own overlap with an event;
-    `offset_beta` is where the loss of the offsets turns from a square into a line.
-    Where videos are composed of clips without end, an epoch has `timelines` of them, and beside the videos of a batch
-    stand `clips_per_batch` clips as they are, from which captions alone are learnt, `sentences_per_clip` each;
-    `clip_share` is the clips' part in the loss of the words. `channel_permuted` is the share of composed
-    videos whose clips nobody can know again (`timelines/dataset.py`): they teach where events are, and no words. Where
-    there are negatives, one video in `negatives_every` has no events (a prime, so that no process gets them all).
-    `frozen_encoder` keeps what a model started from makes of a video: with task "captions" its proposals stay, too.
-    `frozen_captioner` keeps how it says it: the words' loss then moves proposals and masks alone.
-    """
-
+    # What is trained: everything end to end, proposals alone, or captions of the true segments alone.
     task: Literal["dense", "proposals", "captions"] = "dense"
-    frozen_encoder: bool = False
-    frozen_captioner: bool = False
-    optimizer: Literal["sgd", "adam", "adamw"] = "sgd"
-    learning_rate: float = 0.1
-    momentum: float = 0.95
-    betas: tuple[float, ...] = (0.9, 0.999)
-    weight_decay: float = 1e-5
-    gradient_clip: float = 1.0
-    schedule: Literal["plateau", "cosine"] = "plateau"
-    warmup_steps: int = 0
-    plateau_factor: float = 0.5
-    plateau_patience: int = 1
-    epochs: int = 20
-    batch_size: int = 56
-    segments_per_video: int = 1
-    precision: Literal["float32", "bfloat16"] = "float32"
-    ema: float = 0.0
-    features_on_device: bool = False
-    seed: int = 0
-    offset_weight: float = 10.0
-    mask_weight: float = 1.0
-    score_weight: float = 1.0
-    word_weight: float = 0.25
-    label_smoothing: float = 0.0
-    reduction: Literal["mean", "sum"] = "mean"
+    frozen_encoder: bool = False  # keep the encoder of --from; with task "captions" its proposals stay, too
+    frozen_captioner: bool = False  # keep the caption decoder of --from; captions then train proposals and masks alone
+
+    optimizer: Literal["sgd", "adam", "adamw"] = "sgd"  # SGD with Nesterov momentum, Adam or AdamW
+    learning_rate: float = 0.1  # after warm-up
+    momentum: float = 0.95  # of SGD, in [0, 1]; Nesterov's
+    betas: tuple[float, ...] = (0.9, 0.999)  # of Adam and AdamW
+    weight_decay: float = 1e-5  # with AdamW not of norms and biases
+    gradient_clip: float = 1.0  # the largest norm of the gradient
+    schedule: Literal["plateau", "cosine"] = "plateau"  # lower the rate on plateaus, or by a cosine to zero
+    warmup_steps: int = 0  # steps of linear warm-up
+    plateau_factor: float = 0.5  # what a plateau multiplies the rate by, in [0, 1)
+    plateau_patience: int = 1  # epochs without a better loss before it is a plateau
+    epochs: int = 20  # passes over the segments, or over `timelines` composed videos
+    batch_size: int = 56  # videos (segments if `segments_per_video` is 1) in a step, over all ranks together
+    segments_per_video: int = 1  # segments of a video that are trained together and encoded once, at most
+    precision: Literal["float32", "bfloat16"] = "float32"  # bfloat16 on GPUs alone
+    ema: float = 0.0  # decay of the average of weights that is validated and saved, in [0, 1); 0: no average
+    features_on_device: bool = False  # keep all features in the memory of the device
+    seed: int = 0  # of weights, batches, drawn anchors and dropout
+
+    offset_weight: float = 10.0  # of the boundary offsets in the loss
+    mask_weight: float = 1.0  # of the event mask
+    score_weight: float = 1.0  # of the event score
+    word_weight: float = 0.25  # of the captions
+    label_smoothing: float = 0.0  # of the caption loss while training, in [0, 1)
+    reduction: Literal["mean", "sum"] = "mean"  # over steps and words: the release's means, or the paper's sums
+    # Anchors that train proposals: the paper's drawn positives and negatives, or all, whose score learns their overlap.
     proposal_loss: Literal["drawn", "overlap"] = "drawn"
-    offset_beta: float = 1.0
-    positives: int = 10
-    negatives: int = 10
-    positive_iou: float = 0.7
-    negative_iou: float = 0.3
-    sampling_start: float = 0.0
-    sampling_step: float = 0.0
-    sampling_every: int = 5
-    sampling_end: float = 0.0
-    max_words: int = 20
-    timelines: int = 4000
-    clips_per_batch: int = 0
-    sentences_per_clip: int = 1
-    clip_share: float = 0.5
-    channel_permuted: float = 0.0
-    negatives_every: int = 13
-    reward: Literal["none", "cider", "meteor", "cider+matches"] = "none"
-    evaluate_every: int = 0
-    evaluate_videos: int = 0
-    best_by: Literal["loss", "cider", "meteor", "last"] = "loss"
-    checkpoint_every: int = 500
+    positives: int = 10  # anchors drawn for each segment, at most
+    negatives: int = 10  # anchors drawn for each segment, at most
+    positive_iou: float = 0.7  # with the segment, from which on an anchor is positive
+    negative_iou: float = 0.3  # with every segment, below which an anchor is negative
+
+    sampling_start: float = 0.0  # scheduled sampling: the share of words that are replaced by generated ones at first,
+    sampling_step: float = 0.0  # the rise of this share
+    sampling_every: int = 5  # every so many epochs,
+    sampling_end: float = 0.0  # up to this share; 0: no scheduled sampling
+    max_words: int = 20  # of a training caption; the rest is cut off
+    reward: Literal["none", "cider", "meteor", "cider+matches"] = "none"  # of sampled captions, which replace the true
+
+    timelines: int = 4000  # composed videos in an epoch, with --timelines
+    clips_per_batch: int = 0  # clips beside the composed videos of a batch, whose captions are trained
+    sentences_per_clip: int = 1  # captions of such a clip, at most
+    clip_share: float = 0.5  # of clips in the caption loss, in [0, 1]
+    channel_permuted: float = 0.0  # share of composed videos with permuted channels: they train proposals, no captions
+    negatives_every: int = 13  # one composed video in so many has no events; a prime, so that no rank gets them all
+
+    evaluate_every: int = 0  # epochs between scores of captions and proposals; 0: losses alone
+    best_by: Literal["loss", "cider", "meteor", "last"] = "loss"  # which epoch is saved as the best model
+    checkpoint_every: int = 500  # steps between checkpoints within an epoch; 0: one at the end of each epoch
 
     def check(self) -> None:
         """Raise on a value that no run can have."""
         positive = ("learning_rate", "gradient_clip", "epochs", "batch_size", "positives", "negatives", "max_words")
         for name in (
             *positive,
-            "offset_beta",
             "sampling_every",
             "segments_per_video",
             "sentences_per_clip",
@@ -166,7 +152,7 @@ class TrainingConfig:
         ):
             _require(getattr(self, name) > 0, f"training.{name}", getattr(self, name), "must be positive")
         weights = ("offset_weight", "mask_weight", "score_weight", "word_weight", "weight_decay")
-        counts = ("warmup_steps", "clips_per_batch", "evaluate_every", "evaluate_videos", "checkpoint_every", "seed")
+        counts = ("warmup_steps", "clips_per_batch", "evaluate_every", "checkpoint_every", "seed")
         for name in (*weights, *counts, "plateau_patience"):
             _require(getattr(self, name) >= 0, f"training.{name}", getattr(self, name), "must not be negative")
         _require(0 <= self.plateau_factor < 1, "training.plateau_factor", self.plateau_factor, "must be in [0, 1)")
@@ -198,53 +184,36 @@ class TrainingConfig:
 
 @dataclass(frozen=True)
 class InferenceConfig:
-    """Which proposals become events, and how long a sentence may be.
+    """How proposals become events, how sentences are searched, and what a summary shows."""
 
-    `min_proposals` and `max_proposals` count after suppression; `min_before_suppression` is how many of the best
-    anchors enter suppression even below the threshold (paper 0, release 200). Words are chosen greedily (`beam = 1`) or
-    by beam search, where `length_penalty` is the power of the length that a sentence's log-probability is divided by,
-    and `no_repeat` the number of words in a row that no sentence says twice (0: no such rule). With `mbr_weight` the
-    sentence of the beam that is most like all of them is said, each counted by this power of its probability, and
-    `length_penalty` has no part in it (0: the likeliest is said). Where a model has words that it expects of features
-    (`model/priors.py`), they count `word_prior_weight` times in that choice.
+    score_threshold: float = 0.7  # of proposals, in [0, 1]
+    min_before_suppression: int = 0  # best anchors that enter suppression below the threshold, too; the release: 200
+    suppression_iou: float = 0.9  # with a better proposal, above which one is suppressed
+    min_proposals: int = 50  # after suppression, even below the threshold
+    max_proposals: int = 500  # after suppression
 
-    Steps whose event mask is at most `mask_floor` count as zeros and are not encoded: 0 leaves every number as it is.
-    With `border_reach` each border of a proposal moves to the strongest change of the features within about this share
-    of its length, and with `border_weight` scores are multiplied by this power of how strong the changes at both
-    borders are. With `contrast_weight` scores of what is left after suppression are multiplied by this power of how
-    much an event stands out. Both compare steps by what their features have to do with words,
-    where a model has expected words, or by the features themselves (`similarity_space`).
-
-    A summary has at most `summary_events` events per window of the video; one must be more probably right than
-    `summary_confidence`, or nothing is told, and those beside it more than `summary_beside`, if that is less. Two share
-    at most `summary_overlap` of their mean length. Of all such choices it is the one that is worth most, by confidence
-    or by score (`summary_worth`).
-
-    Of a video longer than the model's window all is read, or its first window; "auto" reads all but with
-    `model.compat = "released"`.
-    """
-
-    score_threshold: float = 0.7
-    min_before_suppression: int = 0
-    suppression_iou: float = 0.9
-    min_proposals: int = 50
-    max_proposals: int = 500
-    max_words: int = 20
-    beam: int = 1
-    length_penalty: float = 0.0
-    no_repeat: int = 0
+    max_words: int = 20  # of a sentence
+    beam: int = 1  # sentences that are searched side by side; 1: greedy
+    length_penalty: float = 0.0  # the power of the length that a log-probability is divided by
+    no_repeat: int = 0  # no sentence repeats so many words in a row; 0: no such rule
+    # Minimum Bayes risk: generate the sentence of the beam that is most similar to all of them, each weighted by this
+    # power of its probability. `length_penalty` then has no effect. 0: the likeliest.
     mbr_weight: float = 0.0
-    word_prior_weight: float = 3.0
-    mask_floor: float = 0.0
-    border_reach: float = 0.0
-    border_weight: float = 0.0
-    contrast_weight: float = 0.0
+    word_prior_weight: float = 3.0  # of the word prior in that choice, if the model has one
+
+    mask_floor: float = 0.0  # steps whose event mask is at most this are not encoded; 0: all are
+    border_reach: float = 0.0  # move each border to the strongest change within this share of the event's length
+    border_weight: float = 0.0  # the power of the changes at both borders that scores are multiplied by
+    contrast_weight: float = 0.0  # the power of the contrast to its surroundings that an event's score is multiplied by
+    # What changes and contrasts are measured in: the similarity space of the word prior (if there is one), or features.
     similarity_space: Literal["words", "features"] = "words"
-    summary_events: int = 10
-    summary_confidence: float = 0.4
-    summary_beside: float = 1.0
-    summary_overlap: float = 0.2
-    summary_worth: Literal["confidence", "score"] = "confidence"
+
+    summary_events: int = 10  # events in the default summary, at most, per window of the video
+    summary_confidence: float = 0.4  # that the best event must exceed, or the summary is empty
+    summary_beside: float = 1.0  # that every other event must exceed, if this is less than `summary_confidence`
+    summary_overlap: float = 0.2  # of two events in a summary, as a share of their mean length, at most
+    summary_worth: Literal["confidence", "score"] = "confidence"  # whose sum over its events the summary has most of
+    # How much of a video longer than `model.window` is read; auto: all, or the first window with compat "released".
     read: Literal["auto", "all", "first-window"] = "auto"
 
     def check(self) -> None:

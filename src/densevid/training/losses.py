@@ -63,7 +63,7 @@ def proposal_losses(
     Args:
         proposals: Scores and offsets of all anchors of B videos.
         targets: The anchors drawn for each of P samples.
-        config: Gives `offset_beta` and `reduction`.
+        config: Gives `reduction`.
         video_P: The row of each sample's video among the proposals; by default they correspond one to one.
 
     Returns:
@@ -78,7 +78,7 @@ def proposal_losses(
 
     predicted_PU2 = _drawn(proposals.offsets_BA2, targets.positive_PU, video_P)
     wanted_PU2 = targets.offsets_PU2.to(predicted_PU2.dtype)
-    distance_PU2 = F.smooth_l1_loss(predicted_PU2, wanted_PU2, reduction="none", beta=config.offset_beta)
+    distance_PU2 = F.smooth_l1_loss(predicted_PU2, wanted_PU2, reduction="none")
     distance_PU = distance_PU2.sum(dim=-1) if config.reduction == "sum" else distance_PU2.mean(dim=-1)
     return score, _mean(distance_PU, targets.positive_present_PU)
 
@@ -133,7 +133,7 @@ def _mean(loss: Tensor, counted: Tensor) -> Tensor:
 NEAR = 0.5  # IoU with an event from which on the offsets of an anchor learn
 
 
-def overlap_losses(proposals: Proposals, batch: Batch, beta: float = 1.0) -> tuple[Tensor, Tensor]:
+def overlap_losses(proposals: Proposals, batch: Batch) -> tuple[Tensor, Tensor]:
     """The proposals' losses with `training.proposal_loss = "overlap"`, beyond the paper: all anchors in a video count.
 
     Recall is measured by overlap, so the score of an anchor learns how much its own proposal overlaps its best event,
@@ -145,7 +145,6 @@ def overlap_losses(proposals: Proposals, batch: Batch, beta: float = 1.0) -> tup
     Args:
         proposals: Scores, offsets and intervals of all anchors of B videos.
         batch: The true events and lengths of these videos.
-        beta: Where smooth L1 turns from a square into a line.
 
     Returns:
         The score loss and the offset loss.
@@ -166,6 +165,6 @@ def overlap_losses(proposals: Proposals, batch: Batch, beta: float = 1.0) -> tup
 
     event_BA2 = batch.events_BG2.gather(1, event_BA[..., None].expand(-1, -1, 2))
     wanted_BA2 = torch.where(near_BA[..., None], offsets_to(proposals.anchors_A2, event_BA2), 0)
-    distance_BA2 = F.smooth_l1_loss(proposals.offsets_BA2.float(), wanted_BA2, reduction="none", beta=beta)
+    distance_BA2 = F.smooth_l1_loss(proposals.offsets_BA2.float(), wanted_BA2, reduction="none")
     distance_BA = distance_BA2.mean(dim=-1)
     return torch.where(within_BA, score_BA, 0).sum() / count, torch.where(near_BA, distance_BA, 0).sum() / count

@@ -19,7 +19,7 @@ from densevid.errors import InputError
 from densevid.io import provenance, read_json, write_json
 from densevid.legacy import current_environment
 
-MAY_CHANGE = {"epochs", "evaluate_every", "evaluate_videos", "checkpoint_every", "features_on_device"}
+MAY_CHANGE = {"epochs", "evaluate_every", "checkpoint_every", "features_on_device"}
 
 
 @dataclass(frozen=True)

@@ -156,7 +156,7 @@ def mix_words(words_BL: Tensor, logits_BLV: Tensor, ratio: float, generator: tor
 def _proposal_terms(proposals: Proposals, batch: Batch, targets: Targets, config: Config) -> tuple[Tensor, Tensor]:
     """Score and offsets: over the drawn anchors as in the paper, or over all of them."""
     if config.training.proposal_loss == "overlap":
-        return overlap_losses(proposals, batch, config.training.offset_beta)
+        return overlap_losses(proposals, batch)
     return proposal_losses(proposals, targets, config.training, batch.video_P)
 
 

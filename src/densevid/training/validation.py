@@ -164,14 +164,13 @@ def caption_true_segments(loaded: LoadedModel, loader: SegmentLoader) -> dict[in
 
 @torch.inference_mode()
 def predict_events(loaded: LoadedModel, loader: SegmentLoader, ranks: Ranks) -> Events:
-    """Events of the held-out videos (of the first `evaluate_videos` of them, if that is set)."""
-    config, dataset = loaded.config, loader.dataset
-    videos = dataset.videos[: config.training.evaluate_videos or None]
-    captioner = Captioner(loaded, device=loader.device, precision=config.training.precision)
-    own = videos[ranks.rank :: ranks.count]
+    """Events of the held-out videos; every rank predicts its share."""
+    dataset = loader.dataset
+    captioner = Captioner(loaded, device=loader.device, precision=loaded.config.training.precision)
+    own = dataset.videos[ranks.rank :: ranks.count]
     mine = dict(zip(own, captioner.caption_many(map(dataset.source.track, own)), strict=True))
     together = {video: events for part in gather(mine) for video, events in part.items()}
-    return {video: together[video] for video in videos}
+    return {video: together[video] for video in dataset.videos}
 
 
 def _as_events(sentences: dict[int, str], loader: SegmentLoader) -> Events:
