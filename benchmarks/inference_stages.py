@@ -40,7 +40,7 @@ def print_stages(loaded: LoadedModel, tracks: Sequence[FeatureTrack], run: Run) 
             shown = tracks if at_once != 1 else tracks[: run.single_videos]
             lines += stage_lines(f"{name}, {'replayed' if replays else 'launched'}", captioner, shown, choose)
         failed = getattr(captioner.caption_generator, "graphs", Graphs(enabled=False)).failed
-        lines += [f"  CAPTURING FAILED: {kind}, see the warning above" for kind in failed]
+        lines += [f"  no CUDA graph of {kind}, see the warning above" for kind in failed]
     print(f"{default_precision(run)} on {describe_device(run.device)}, milliseconds a video: host, device, stage")
     print("\n".join(lines))
     print("\n".join(part_lines(loaded, run.device)) if run.device.type == "cuda" else "", flush=True)

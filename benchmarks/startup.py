@@ -20,6 +20,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -116,12 +117,11 @@ def _make_split(root: Path, split: str, scale: Scale) -> DataFiles:
 def _sparse_array(path: Path, steps: int, width: int, seed: int) -> None:
     """A float32 .npy file of steps x width whose first values are real and whose rest is a hole."""
     values = np.random.default_rng(seed).normal(size=REAL_VALUES).astype(np.float32)
+    header = BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": (steps, width)})
     with path.open("wb") as file:
-        header = {"descr": "<f4", "fortran_order": False, "shape": (steps, width)}
-        np.lib.format.write_array_header_1_0(file, header)
-        start = file.tell()
-        file.write(values.tobytes())
-        file.truncate(start + steps * width * 4)
+        file.write(header.getvalue() + values.tobytes())
+        file.truncate(len(header.getvalue()) + steps * width * 4)
 
 
 def _generated_annotations(root: Path, split: str, videos: int) -> Path:

@@ -1,4 +1,4 @@
-"""What events are about, without learning: the most frequent sentence, the sentence of the nearest training event."""
+"""Sentences without a model: the most frequent training sentence, and that of the nearest training event."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from densevid.tracks import FeatureTrack, FloatArray
 
 
 def most_frequent_sentence(sentences: Sequence[str]) -> str:
-    """The sentence that is said most often, letter case and white space aside; the first of equals."""
+    """The most frequent sentence, letter case and white space aside; the first of equals."""
     counts = Counter(_plain(sentence) for sentence in sentences)
     if not counts:
-        raise InputError("there is no training sentence to choose from")
+        raise InputError("there are no training sentences")
     winner = max(counts, key=lambda text: counts[text])
     return next(sentence for sentence in sentences if _plain(sentence) == winner)
 
 
 @dataclass(frozen=True, eq=False)
 class NearestNeighbour:
-    """Training events as mean features; an event gets the sentence of the one whose direction is nearest."""
+    """Training events as mean features; an event gets the sentence of the one with the nearest direction."""
 
     mean_F: FloatArray
     directions_EF: FloatArray
@@ -34,7 +34,7 @@ class NearestNeighbour:
 
     @classmethod
     def fit(cls, annotations: Annotations, source: FeatureSource) -> NearestNeighbour:
-        """Learn by heart every different segment of the videos that have features, with its first sentence."""
+        """Keep every different segment of the videos that have features, with its first sentence."""
         pooled: list[FloatArray] = []
         sentences: list[str] = []
         for video, events in annotations.events.items():
@@ -60,14 +60,14 @@ def described(
     spans: Mapping[str, Sequence[Event]], source: FeatureSource, neighbour: NearestNeighbour
 ) -> dict[str, list[Event]]:
     """The same events with the sentences of their nearest neighbours."""
-    told = {}
+    captioned = {}
     for video, events in spans.items():
         sentences = neighbour.describe(source.track(video), [(event.start, event.end) for event in events])
-        told[video] = [
+        captioned[video] = [
             Event(event.start, event.end, sentence, event.score)
             for event, sentence in zip(events, sentences, strict=True)
         ]
-    return told
+    return captioned
 
 
 def mean_features(track: FeatureTrack, spans: Sequence[tuple[float, float]]) -> FloatArray:

@@ -1,8 +1,8 @@
-r"""The trivial baselines that every table shows, as event files that `densevid evaluate` scores.
+r"""Write the trivial baselines that every table shows, as event files that `densevid evaluate` scores.
 
 Written to --out: whole_video.json, prior_grid.json and change_points.json (spans of their own, each with the sentence
 of its nearest training event), segments_most_frequent.json and segments_nearest.json (the reference's own segments),
-and frequent_whole_video.json. Deterministic; nothing in it is trained.
+and frequent_whole_video.json. Deterministic, and without a trained model.
 
   python -m research.baselines.event_files --references val/references_1.json --features val/features \
       --train-references train/references_1.json --train-features train/features --out baselines
@@ -11,15 +11,16 @@ and frequent_whole_video.json. Deterministic; nothing in it is trained.
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
+from densevid.cli import run_program
 from densevid.data.annotations import Annotations, read_annotations
 from densevid.data.layouts import open_features
 from densevid.data.sources import FeatureSource
-from densevid.errors import run_main
 from densevid.events import Event, write_events
 from densevid.io import provenance
 from densevid.timelines.plan import TimelinePlan
@@ -33,7 +34,7 @@ LOWEST_SCORE = 1e-6
 def span_baselines(
     durations: Mapping[str, float], source: FeatureSource, grid: PriorGrid, count: int = 100
 ) -> dict[str, EventLists]:
-    """The spans of every unlearned proposer for these videos, without sentences."""
+    """The spans of every baseline for these videos, without sentences."""
     videos = [video for video in durations if video in source]
     return {
         "whole_video": {video: as_events(whole_video(durations[video])) for video in videos},
@@ -70,7 +71,18 @@ def as_events(spans: ScoredSpans, sentence: str = "") -> list[Event]:
 def write_baselines(
     references: Sequence[Path], source: FeatureSource, training: Annotations, training_source: FeatureSource, out: Path
 ) -> list[Path]:
-    """Write every baseline's event file; the paths, in order."""
+    """Write every baseline's event file.
+
+    Args:
+        references: Annotation files; segments are of the first.
+        source: The features of their videos.
+        training: The training annotations.
+        training_source: The features of their videos.
+        out: The folder to write to.
+
+    Returns:
+        The paths, in order.
+    """
     truth = read_annotations(references[:1])
     durations = {video: _seconds(truth, video, source) for video in truth.events if video in source}
     neighbour = NearestNeighbour.fit(training, training_source)
@@ -81,7 +93,7 @@ def write_baselines(
     }
     segments = {video: _once(truth.events[video]) for video in durations}
     files["segments_nearest"] = described(segments, source, neighbour)
-    files["segments_most_frequent"] = {video: _saying(frequent, events) for video, events in segments.items()}
+    files["segments_most_frequent"] = {video: _with_sentence(frequent, events) for video, events in segments.items()}
     files["frequent_whole_video"] = {video: as_events(whole_video(durations[video]), frequent) for video in durations}
     about = provenance(inputs=references, command="baselines")
     for name, events in files.items():
@@ -99,19 +111,21 @@ def _once(events: Iterable[Event]) -> list[Event]:
     return list({(event.start, event.end): event for event in events}.values())
 
 
-def _saying(sentence: str, events: Iterable[Event]) -> list[Event]:
+def _with_sentence(sentence: str, events: Iterable[Event]) -> list[Event]:
     return [Event(event.start, event.end, sentence, event.score) for event in events]
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Parse, write, say what was written."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
     parser.add_argument("--references", nargs="+", required=True, type=Path, metavar="FILE")
     parser.add_argument("--features", required=True, metavar="STORE")
     parser.add_argument("--train-references", nargs="+", required=True, type=Path, metavar="FILE")
     parser.add_argument("--train-features", required=True, metavar="STORE")
     parser.add_argument("--out", required=True, type=Path, metavar="DIR")
-    args = parser.parse_args(arguments)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the files and print their paths."""
     training = read_annotations(args.train_references)
     sources = open_features(args.features), open_features(args.train_features)
     for path in write_baselines(args.references, sources[0], training, sources[1], args.out):
@@ -120,4 +134,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    run_main(main)
+    sys.exit(run_program("python -m research.baselines.event_files", __doc__, add_arguments, run))

@@ -1,4 +1,4 @@
-"""ShuffledFeatures: every video with another video's features; what is still right then was right without looking."""
+"""Shuffled features: every video with another video's features, to see how much a model scores without looking."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from densevid.tracks import Extent, FeatureRecipe, FeatureTrack, Streams
 
 
 def derangement(videos: Sequence[str], seed: int = 0) -> dict[str, str]:
-    """Another video for each: the next in one random cycle, so that of two or more none gets itself."""
-    dealt = [videos[index] for index in np.random.default_rng(seed).permutation(len(videos)).tolist()]
-    return dict(zip(dealt, [*dealt[1:], *dealt[:1]], strict=True))
+    """Another video for each: the next in one random cycle, so that none of two or more gets itself."""
+    cycle = [videos[index] for index in np.random.default_rng(seed).permutation(len(videos)).tolist()]
+    return dict(zip(cycle, [*cycle[1:], *cycle[:1]], strict=True))
 
 
 class ShuffledFeatures:
     """A FeatureSource that gives each video the features of another, stretched over its own length.
 
-    The videos are dealt in one random cycle, so that none keeps its own; the nearest step is taken, never a mean.
+    The videos form one random cycle (`derangement`), so that none keeps its own; the nearest step is taken, never a
+    mean.
     """
 
     def __init__(self, source: FeatureSource, seed: int = 0) -> None:

@@ -1,10 +1,8 @@
-"""The short list: at most so many events of a video that hardly overlap, the best together by score.
+"""Spans without a model: the whole video, a fixed grid of the best spans, change points; and how spans are scored.
 
-It is what `--top` tells; baselines are cut down by the same rule, or a model would be ahead by the rule alone.
-
-Where events are, without learning: the whole video, a fixed grid of the best spans, change points.
-
-Each gives spans with scores, best first; `caption_baselines` gives them sentences.
+Each baseline gives spans with scores, best first; `captions` gives them sentences. `top_n` cuts the lists of models and
+baselines by one rule, that of `densevid caption --top`: at most n events of a video that hardly overlap, the best
+together by score. `average_recall` and `top_n_f1` score lists.
 """
 
 from __future__ import annotations
@@ -21,11 +19,27 @@ from densevid.events import Event
 from densevid.inference.summary import SummaryRules, choose
 from densevid.tracks import FeatureTrack
 
+Spans = npt.NDArray[np.float64]
+TIOUS = np.arange(0.5, 0.96, 0.05)
+ROUNDING = 1e-9
+TIE_BREAK = 0.01  # of a tIoU: of spans that reach the same tIoUs, the closer one
+FAINTEST = 1e-4  # of the length of a feature vector: smaller changes do not count
+GRID = 40  # the starts and ends that a span of the prior grid can have
+WINDOW = 2.0  # seconds on each side of a possible change point
+MOST_POINTS = 40
 RULE = "at most so many that hardly overlap, by score"
 
 
 def top_n(events: Sequence[Event], count: int) -> list[Event]:
-    """Those that are chosen, in the order given."""
+    """At most `count` events that hardly overlap, the best together by score.
+
+    Args:
+        events: Of one video.
+        count: How many to choose at most.
+
+    Returns:
+        The chosen events, in the order given.
+    """
     if not events:
         return []
     rules = SummaryRules(overlap=InferenceConfig().summary_overlap, top=count)
@@ -33,16 +47,6 @@ def top_n(events: Sequence[Event], count: int) -> list[Event]:
     score_E = torch.tensor([event.score for event in events], dtype=torch.float64)
     kept_E = choose(spans_E2[None], score_E[None], count, rules)[0].tolist()
     return [event for event, kept in zip(events, kept_E, strict=True) if kept]
-
-
-Spans = npt.NDArray[np.float64]
-TIOUS = np.arange(0.5, 0.96, 0.05)
-ROUNDING = 1e-9
-TIE_BREAK = 0.01  # of a tIoU: of spans that reach the same tIoUs, the closer one
-FAINTEST = 1e-4  # of the length of a feature vector: what changes less does not change
-GRID = 40  # the starts and ends that a span of the prior grid can have
-WINDOW = 2.0  # seconds on each side of a possible change point
-MOST_POINTS = 40
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +90,7 @@ class PriorGrid:
         return cls(candidates_C2[chosen])
 
     def spans(self, seconds: float) -> ScoredSpans:
-        """The list for a video of this length; the scores only say the rank."""
+        """The list for a video of this length; the scores are ranks."""
         return ScoredSpans(self.spans_N2 * seconds, 1 - np.arange(len(self.spans_N2)) / len(self.spans_N2))
 
 
@@ -94,8 +98,8 @@ def change_points(track: FeatureTrack, *, window: float = WINDOW, count: int = 1
     """Spans between the moments at which a track changes most.
 
     The strength of a moment is the distance between the means of the windows before and after it; a point is a moment
-    stronger than those around it; the ends of the video are points as strong as the strongest. A span scores as much
-    as its two ends together, which finds more events than taking off what changes inside (tried on held-out clips).
+    stronger than those around it; the ends of the video are points as strong as the strongest. A span scores the
+    sum of its two ends, which finds more events than subtracting changes inside it (tried on held-out clips).
     """
     steps, strength_P = change_strengths(track, window)
     a, b = np.triu_indices(len(steps), k=1)
@@ -136,13 +140,13 @@ def average_recall(predicted: Sequence[ScoredSpans], truth: Sequence[Spans], all
 
 def top_n_f1(predicted: Sequence[ScoredSpans], truth: Sequence[Spans], allowed: int) -> float:
     """F1 of the best `allowed` spans of each video: precision and recall over all videos, averaged over the tIoUs."""
-    right, told, reached, events = 0, 0, 0, 0  # spans that reach a tIoU, over all tIoUs; events that are reached so
+    right, predictions, reached, events = 0, 0, 0, 0  # summed over the tIoUs: spans and events that reach each
     for spans, events_E2 in zip(predicted, truth, strict=True):
         tiou_NE = _tiou(spans.top(allowed).spans_N2, events_E2)
         right += int(_reached(tiou_NE.max(axis=1, initial=0.0)).sum())
         reached += int(_reached(tiou_NE.max(axis=0, initial=0.0)).sum())
-        told, events = told + len(tiou_NE), events + len(events_E2)
-    precision, recall = (part / max(1, count * len(TIOUS)) for part, count in ((right, told), (reached, events)))
+        predictions, events = predictions + len(tiou_NE), events + len(events_E2)
+    precision, recall = (part / max(1, count * len(TIOUS)) for part, count in ((right, predictions), (reached, events)))
     return 2 * precision * recall / max(precision + recall, ROUNDING)
 
 

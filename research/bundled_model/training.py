@@ -28,8 +28,7 @@ from densevid.training.data import ClipFiles
 from densevid.training.optim import mean_of_models
 from densevid.training.run import TrainingJob, train
 from densevid.training.run_folder import RunFolder
-from research.paper_tables.run_processes import finished
-from research.paper_tables.train_models import Machine, Report
+from research.paper_tables.train_models import Machine, Report, finished
 
 PRESET = "bundled"
 

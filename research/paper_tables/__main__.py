@@ -1,9 +1,9 @@
 """Fill the paper's tables: train every row, predict, score, and write Markdown, LaTeX, JSON and pictures.
 
 TABLE is a number from 1 to 8, several with commas, or all. Models are shared between tables. Every finished step stays:
-the same command goes on where it was stopped, and --only does a part of it, so that models can be trained on a machine
-with a GPU (torch, numpy and safetensors are enough), OUT carried back, and scored elsewhere. The trivial baselines
-stand under every table. --quick is the same with tiny models: a check of the machinery, not a result.
+the same command resumes where it was stopped. --only does one step, so that models can be trained on a machine with a
+GPU (torch, numpy and safetensors are enough) and scored elsewhere with a copy of OUT. The trivial baselines stand under
+every table. --quick does everything with tiny models: a check of the machinery, not a result.
 
 Examples:
   densevid reproduce all --data msvd-timelines --clips msvd/ --quick --out tried
@@ -15,8 +15,7 @@ Examples:
   densevid reproduce all --data msvd-timelines --clips msvd/ --plan --out results       (what there is to train)
 
 Written to OUT/DATA: tables/ (table-N.md, .tex, .json, .png, report.md), pages/ (ten videos, reference above
-prediction), models/, predictions/ and their scores. docs/research/reproduction.md tells the protocol.
-Exit code: 0 done; 2 something cannot be used, or a row failed (the others are done).
+prediction), models/, predictions/ and their scores. docs/research/reproduction.md describes the protocol.
 """
 
 from __future__ import annotations
@@ -26,6 +25,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from densevid.errors import exit_code
+
 if TYPE_CHECKING:
     from research.paper_tables.engine import Reproduction
 
@@ -34,7 +35,7 @@ DATA = ("msvd-timelines", "msrvtt-timelines", "activitynet", "youcook2")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the verb's arguments."""
+    """Declare the flags."""
     add = parser.add_argument
     add("table", metavar="TABLE", help="a number, several with commas, or all")
     add("--data", required=True, choices=DATA, help="what to train and evaluate on")
@@ -46,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--quick", action="store_true", help="tiny models, few steps: to see that all of it works")
     add("--only", choices=STEPS, help="one step alone")
     add("--rows", metavar="ROW,...", help="train and predict these rows alone")
-    add("--plan", action="store_true", help="say which models there are and which are trained, and stop")
+    add("--plan", action="store_true", help="list the models and whether they are trained, and stop")
     add("--set", action="append", default=[], metavar="KEY=VALUE", help="change a setting of every row")
     machine = parser.add_argument_group("machine")
     machine.add_argument("--device", help="cpu, cuda, cuda:1, ... (default: cuda where there is one)")
@@ -56,27 +57,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Do what is asked for, and say what is missing."""
+    """Do the steps, and report what is missing."""
     reproduction = _reproduction(arguments)
     if arguments.plan:
         print("\n".join(reproduction.plan()))
         return 0
     steps = [arguments.only] if arguments.only else STEPS
-    failed = reproduction.train() if "train" in steps else []
-    failed += reproduction.predict() if "predict" in steps else []
-    failed += reproduction.time() if "time" in steps else []
+    done = [getattr(reproduction, step)() for step in ("train", "predict", "time") if step in steps]
     for path in reproduction.score() if "score" in steps else []:
         print(path)
+    failed = [line for attempts in done for line in attempts.failed]
     if failed:
-        from densevid.errors import InputError
-
-        raise InputError(f"{len(failed)} failed: {failed[0]}")
-    return 0
+        _report(f"{len(failed)} failed: {failed[0]}")
+    return exit_code(len(failed), sum(attempts.count for attempts in done))
 
 
 def _reproduction(arguments: argparse.Namespace) -> Reproduction:
-    from research.paper_tables.changed_settings import require_differences
-    from research.paper_tables.definitions import chosen_tables, datasets
+    from research.paper_tables.definitions import chosen_tables, datasets, require_differences
     from research.paper_tables.engine import Reproduction, Request
     from research.paper_tables.prepared_data import Inputs
     from research.paper_tables.train_models import Machine
@@ -98,7 +95,7 @@ def _reproduction(arguments: argparse.Namespace) -> Reproduction:
         flags=tuple(arguments.set),
         machine=Machine(arguments.device, arguments.parallel, arguments.workers, arguments.threads),
     )
-    return Reproduction(request, _say)
+    return Reproduction(request, _report)
 
 
 def _check(arguments: argparse.Namespace) -> None:
@@ -110,21 +107,21 @@ def _check(arguments: argparse.Namespace) -> None:
         if value is not None and value < least:
             raise InputError(f"--{name} must be at least {least}, got {value}")
     if arguments.rows is not None and not _names(arguments.rows):
-        raise InputError("--rows: names no row")
+        raise InputError("--rows: name at least one row")
     for row in _names(arguments.rows):
         if row not in rows():
             raise InputError(f"--rows: there is no row {row!r}; there are {', '.join(rows())}")
 
 
 def _check_inputs(arguments: argparse.Namespace, family: str) -> None:
-    """What would be ignored is refused, and a device that is not there, once for all models."""
+    """Refuse flags that would be ignored, and a device that does not exist, once for all models."""
     from densevid.errors import InputError
     from densevid.training.run import pick_device
 
     useless = "annotations" if family == "timelines" else "clips"
     if getattr(arguments, useless) is not None:
         needed = "--clips" if family == "timelines" else "--annotations and --features"
-        raise InputError(f"--{useless}: --data {arguments.data} has no use for it; it is made of {needed}")
+        raise InputError(f"--{useless}: --data {arguments.data} does not use it; it needs {needed}")
     if arguments.only != "score" and not arguments.plan:
         pick_device(arguments.device)
 
@@ -133,7 +130,7 @@ def _names(text: str | None) -> tuple[str, ...]:
     return tuple(part.strip() for part in (text or "").split(",") if part.strip())
 
 
-def _say(line: str) -> None:
+def _report(line: str) -> None:
     print(f"densevid: {line}", file=sys.stderr, flush=True)
 
 

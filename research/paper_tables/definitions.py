@@ -1,14 +1,15 @@
-"""The paper's tables as data: `tables/` says what a table shows, `rows/` what a model is, `datasets/` what it is shown.
+"""The paper's tables as data: `tables/` has what a table shows, `rows/` the settings of a model, `datasets/` its data.
 
-Data sets of one family share what `families/` says. A row is a few settings on top of the presets of a data set; rows
-that share a model say so with `model_of`. Everything here is read from the package's own files and checked once: a
-table that names an unknown row is a bug, found by a test.
+Data sets of one family share `families/`. A row is a few settings on top of the presets of a data set; rows that share
+a model have `model_of`. Everything is read from files beside this module and checked once: a table that names an
+unknown row is a bug, found by a test. A `--set` flag holds for every row, also for one that is about that very setting
+(`replaced`, `require_differences`).
 """
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
@@ -25,13 +26,13 @@ TASKS: dict[str, Settings] = {
     "proposals": {"training": {"task": "proposals"}},
     "captions": {"training": {"task": "captions"}, "model": {"mask": "discrete"}},
 }
-WORDLESS = {"max_words": 1, "beam": 1}  # the least that a captioner can be asked to say
-PROPOSALS_JUDGED = 100  # a video, where proposals are what is judged
+WORDLESS = {"max_words": 1, "beam": 1}  # the shortest sentences
+SCORED_PROPOSALS = 100  # a video, where proposals are scored
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """What rows learn from and are judged on; `family` is what rows make exceptions for, timelines or paper."""
+    """What rows are trained and scored on; `family`, timelines or paper, is what rows have exceptions for."""
 
     name: str
     title: str
@@ -50,7 +51,7 @@ class Dataset:
 
 @dataclass(frozen=True)
 class Row:
-    """A model by its settings: which part of it learns, from which row's weights it starts or whose model it is."""
+    """A model by its settings: which part of it is trained, from which row's weights it starts or whose model it is."""
 
     name: str
     title: str
@@ -65,15 +66,15 @@ class Row:
     wordless: bool = False
 
     def title_on(self, dataset: Dataset) -> str:
-        """How the row is called where it is told apart by family."""
+        """The title of the row on a data set; some depend on the family."""
         return str(self.exceptions.get(dataset.family, {}).get("title", self.title))
 
     def note_on(self, dataset: Dataset) -> str:
-        """What to know of it on this family of data sets."""
+        """A note for this family of data sets."""
         return str(self.exceptions.get(dataset.family, {}).get("note", ""))
 
     def settings_on(self, dataset: Dataset) -> list[Settings]:
-        """Its settings, then those for this family of data sets alone."""
+        """Its settings, then those for this family of data sets only."""
         return [self.settings, _sections(self.exceptions.get(dataset.family, {}))]
 
 
@@ -99,7 +100,7 @@ class TableRow:
     note: str = ""
 
     def source(self, column: Column) -> tuple[str, str] | None:
-        """The row and the kind of predictions that a column of this line is about, if there are any."""
+        """The row and the kind of predictions that a column of this line scores, if there are any."""
         row = self.segments if column.of == "segments" and self.segments else self.learned
         if column.of == "segments" and self.segments is None:
             return None
@@ -107,7 +108,7 @@ class TableRow:
 
     @property
     def rows(self) -> list[str]:
-        """The rows it needs."""
+        """The rows that it needs."""
         return [row for row in (self.learned, self.segments) if row is not None]
 
 
@@ -122,7 +123,7 @@ class Published:
 
 @dataclass(frozen=True)
 class Table:
-    """What a table shows, over how many seeds, on which data set the paper filled it; `headline` is what is drawn."""
+    """What a table shows, over how many seeds, and the paper's data set; `headline` is the column of its picture."""
 
     number: int
     caption: str
@@ -140,7 +141,7 @@ class Table:
 
 @cache
 def datasets() -> dict[str, Dataset]:
-    """All data sets by name; each says what it does not share with its family."""
+    """All data sets by name: the family's entries, then their own."""
     families = _read("families")
     return {
         name: Dataset(name=name, **_tupled({**families[content["family"]], **content}))
@@ -173,7 +174,7 @@ def chosen_tables(text: str, dataset: Dataset) -> list[Table]:
 
 @dataclass(frozen=True)
 class Circumstances:
-    """What besides the row decides its settings: the streams of the features, whether it is quick, `--set` flags."""
+    """What decides the settings of a row besides itself: streams of the features, `--quick`, `--set` flags."""
 
     dataset: Dataset
     streams: tuple[tuple[str, int], ...]
@@ -182,7 +183,7 @@ class Circumstances:
 
 
 def resolved(row: Row, given: Circumstances) -> Config:
-    """Defaults < presets < the data set's own < quick < task < row < flags."""
+    """The settings of a row: defaults < presets < the data set's own < quick < task < row < flags."""
     dataset = given.dataset
     config = Config()
     for preset in dataset.presets[row.learn]:
@@ -194,10 +195,41 @@ def resolved(row: Row, given: Circumstances) -> Config:
         config = config.with_values(layer)
     config = config.with_settings(given.flags)
     if row.learn == "proposals" or row.wordless:
-        most = config.inference.max_proposals if given.quick else max(config.inference.max_proposals, PROPOSALS_JUDGED)
-        fewest = min(most, PROPOSALS_JUDGED)
+        most = config.inference.max_proposals if given.quick else max(config.inference.max_proposals, SCORED_PROPOSALS)
+        fewest = min(most, SCORED_PROPOSALS)
         config = config.with_values({"inference": {**WORDLESS, "min_proposals": fewest, "max_proposals": most}})
     return config
+
+
+def replaced(row: Row, dataset: Dataset, flags: Iterable[str]) -> list[str]:
+    """The flags that replace a row's own settings."""
+    own = _own(row, dataset)
+    return [flag for flag in flags if _key(flag) in own]
+
+
+def require_differences(
+    tables: Iterable[Table], dataset: Dataset, flags: Sequence[str], only_rows: Sequence[str] = ()
+) -> None:
+    """Raise `InputError` on a flag that replaces all that distinguishes a wanted row, before anything is trained."""
+    wanted = {name for table in tables for entry in table.rows for name in entry.rows}
+    for name in sorted(wanted):
+        row = rows()[name]
+        if only_rows and not {name, row.model_of} & set(only_rows):
+            continue
+        own, flagged = _own(row, dataset), replaced(row, dataset, flags)
+        if own and not row.start_from and own == {_key(flag) for flag in flagged}:
+            raise InputError(
+                f"--set {flagged[0]}: this is all that row {name} is about; choose another setting, or rows with --rows"
+            )
+
+
+def _own(row: Row, dataset: Dataset) -> set[str]:
+    layers = row.settings_on(dataset)
+    return {f"{section}.{key}" for layer in layers for section, values in layer.items() for key in values}
+
+
+def _key(flag: str) -> str:
+    return flag.partition("=")[0].strip()
 
 
 def _read(kind: str) -> dict[str, dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""The way from nothing to filled tables: train, predict, score; each step leaves files, and what is there stays.
+"""The way from nothing to filled tables: train, predict, time, score. Each step leaves files; finished ones stay.
 
 OUT/DATA holds `data/` (the test set), `models/` (runs), `predictions/` (with their scores), `tables/`, and `pages/`.
 """
@@ -17,6 +17,7 @@ from densevid.errors import InputError
 from densevid.io import write_json
 from research.paper_tables.definitions import Dataset, Table, rows
 from research.paper_tables.fact_files import read_facts
+from research.paper_tables.measure_models import write_speed
 from research.paper_tables.model_runs import ModelRun, Runs
 from research.paper_tables.paper_data import PaperData
 from research.paper_tables.predict_models import Predictor, Wanted, time_file
@@ -24,7 +25,6 @@ from research.paper_tables.prepared_data import Inputs, PreparedData
 from research.paper_tables.table_lines import GRADIENT, Line, lines_of, wanted_by
 from research.paper_tables.timeline_data import TimelineData
 from research.paper_tables.train_models import Machine, log_of, note_failure, train_all
-from research.paper_tables.train_speed import write_speed
 
 QUICK_STEPS, TIMED_STEPS = 1, 40
 TIMED_KINDS = ("learned", "summary", "calibrated", "segments")
@@ -34,7 +34,7 @@ Report = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Request:
-    """What was asked for; `seeds` None: as many as each table says; `only_rows` empty: all that the tables need."""
+    """What to fill; `seeds` None: the number of each table; `only_rows` empty: all that the tables need."""
 
     dataset: Dataset
     tables: Sequence[Table]
@@ -48,8 +48,16 @@ class Request:
 
 
 @dataclass(frozen=True)
+class Attempts:
+    """What a step tried to do, and a line for each failure."""
+
+    count: int = 0
+    failed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Reproduction:
-    """A request on its way."""
+    """The steps of a request."""
 
     request: Request
     report: Report
@@ -62,7 +70,7 @@ class Reproduction:
 
     @cached_property
     def data(self) -> PreparedData:
-        """The data set; a folder that was filled from other files is refused. Nothing is written."""
+        """The data set; raises `InputError` where the folder was filled from other files. Writes nothing."""
         request = self.request
         kind = TimelineData if request.dataset.family == "timelines" else PaperData
         data = kind(request.dataset, request.inputs, self.folder / "data", quick=request.quick)
@@ -78,15 +86,16 @@ class Reproduction:
         if other:
             raise InputError(f"{self.folder}: was filled from other data ({', '.join(other)}); choose another --out")
         if missing := [name for name in now if name not in known]:
-            self.report(f"{self.noted}: is older; {' and '.join(missing)} could not be compared with what is given now")
+            unknown = " and ".join(missing)
+            self.report(f"{self.noted}: is of an older version; {unknown} could not be compared with the present data")
 
     @property
     def noted(self) -> Path:
-        """Where it is noted from what data the folder is filled."""
+        """The record of what data the folder is filled from."""
         return self.folder / "data.json"
 
     def claim(self) -> None:
-        """Note from what data the folder is filled, as every step does that writes there."""
+        """Record what data the folder is filled from; every step that writes there does it first."""
         now = facts_of(self.data)
         known = read_facts(self.noted) if self.noted.exists() else {}
         if known != {**known, **now}:
@@ -99,31 +108,31 @@ class Reproduction:
 
     @cached_property
     def predictor(self) -> Predictor:
-        """What predicts."""
+        """The predictions of these models."""
         return Predictor(self.runs, self.request.machine.device)
 
     @cached_property
     def lines(self) -> dict[int, list[Line]]:
-        """Of every table."""
+        """The lines of every table."""
         request = self.request
-        usual = 1 if request.quick else None
+        default = 1 if request.quick else None
         return {
-            table.number: lines_of(table, request.dataset, request.seeds or usual or table.seeds)
+            table.number: lines_of(table, request.dataset, request.seeds or default or table.seeds)
             for table in request.tables
         }
 
     @property
     def wanted(self) -> list[Wanted]:
-        """All predictions that the tables need, of rows asked for by their name or their model's."""
+        """All predictions that the tables need; with `only_rows` those of rows named there, or whose model is."""
         found = wanted_by(line for lines in self.lines.values() for line in lines)
-        asked = set(self.request.only_rows)
-        if not asked:
+        names = set(self.request.only_rows)
+        if not names:
             return found
-        chosen = [each for each in found if {each.row, rows()[each.row].model_of} & asked]
+        chosen = [each for each in found if {each.row, rows()[each.row].model_of} & names]
         if not chosen:
             shown, known = ", ".join(str(table.number) for table in self.request.tables), {each.row for each in found}
             raise InputError(
-                f"--rows: table {shown} has no {' and no '.join(sorted(asked))}, but {', '.join(sorted(known))}"
+                f"--rows: table {shown} has no {' and no '.join(sorted(names))}, but {', '.join(sorted(known))}"
             )
         return chosen
 
@@ -140,17 +149,18 @@ class Reproduction:
             lines.append(f"{run.name}: {state} ({run.folder.relative_to(self.folder)})")
         return lines
 
-    def train(self) -> list[str]:
-        """Train what is not trained; what failed."""
+    def train(self) -> Attempts:
+        """Train what is not trained."""
         self.claim()
         models = self.models()
         left = sum(run.trained is None for run in models)
         self.report(f"{len(models)} models, {left} to train, {self.request.machine.parallel} at a time")
         limit = self.request.dataset.quick.get("limit_steps") if self.request.quick else None
-        return train_all(models, self.data, self.request.machine, limit, self.report)
+        failed = train_all(models, self.data, self.request.machine, limit, self.report)
+        return Attempts(left, tuple(failed))
 
-    def predict(self) -> list[str]:
-        """Predict what is not predicted, and tell what there is nothing to predict with; what failed."""
+    def predict(self) -> Attempts:
+        """Predict what is not predicted, and report what cannot be."""
         self.claim()
         self._use_threads()
         todo, failed = [each for each in self.wanted if each.kind != GRADIENT], []
@@ -170,10 +180,10 @@ class Reproduction:
                 self.report(f"{number} of {len(todo)}: {name}: {each.kind} predicted")
         self.predictor.predict_baselines()
         self.report("baselines predicted")
-        return failed
+        return Attempts(len(todo), tuple(failed))
 
-    def time(self) -> list[str]:
-        """Time what is trained and predicted, one by one, the first seed for all of a row; what failed."""
+    def time(self) -> Attempts:
+        """Time training steps and predictions of first seeds, one by one."""
         self.claim()
         self._use_threads()
         steps = QUICK_STEPS if self.request.quick else TIMED_STEPS
@@ -181,27 +191,28 @@ class Reproduction:
         failed = []
         for run in todo:
             step = partial(write_speed, run, self.data.training(run.row), self.request.machine.device, steps=steps)
-            failed += self._timed(run.row.name, run, step, "{:.0f} videos a second learnt from")
-        for each in self._predictions_to_time():
-            run, told = self.runs.of(each.row, 0), f"{{:.4f}} seconds a video to predict ({each.kind})"
-            failed += self._timed(each.row, run, partial(self.predictor.time, each), told)
-        return failed
+            failed += self._timed(run.row.name, run, step, "{:.0f} training videos a second")
+        predictions = self._predictions_to_time()
+        for each in predictions:
+            run, text = self.runs.of(each.row, 0), f"{{:.4f}} seconds a video to predict ({each.kind})"
+            failed += self._timed(each.row, run, partial(self.predictor.time, each), text)
+        return Attempts(len(todo) + len(predictions), tuple(failed))
 
     def _use_threads(self) -> None:
-        """As many as runs have that learn in processes of their own."""
+        """Use as many as runs have that train in processes of their own."""
         if self.request.machine.threads is not None:
             torch.set_num_threads(self.request.machine.threads)
 
     def _predictions_to_time(self) -> list[Wanted]:
-        """Those that a model made and that no time is noted of."""
+        """Predictions of models without a measured time."""
         found = [each for each in self.wanted if each.seed == 0 and each.kind in TIMED_KINDS]
         paths = {each: self.predictor.path(each) for each in found}
         return [each for each, path in paths.items() if path.exists() and not time_file(path).exists()]
 
-    def _timed(self, row: str, run: ModelRun, measure: Callable[[], float], told: str) -> list[str]:
-        """Measure and tell; what failed."""
+    def _timed(self, row: str, run: ModelRun, measure: Callable[[], float], text: str) -> list[str]:
+        """Measure and report; return a line for a failure."""
         try:
-            self.report(f"{row}: {told.format(measure())}")
+            self.report(f"{row}: {text.format(measure())}")
         except Exception as error:  # the others are timed all the same
             failed = f"{run.name}: {note_failure(run, error)}"
             self.report(f"{failed} (not timed; see {log_of(run)})")
@@ -209,17 +220,18 @@ class Reproduction:
         return []
 
     def score(self) -> list[Path]:
-        """Score what was predicted, fill the tables and write everything that people read; the files."""
-        from research.paper_tables.choice_costs import costs_of
-        from research.paper_tables.filled_table import QUICK, Filler
+        """Score the predictions, fill the tables and write everything for readers; return the files."""
+        from research.paper_tables.filled_table import Filler
         from research.paper_tables.present import write_report, write_table
+        from research.paper_tables.ranking import costs_of
         from research.paper_tables.score_predictions import Scorer
+        from research.paper_tables.table_notes import QUICK
 
         self.claim()
         dataset = self.request.dataset
         scorer = Scorer(self.data.test().references, dataset.soda, own_segments=dataset.family == "paper")
         filler = Filler(self.predictor, scorer)
-        self._tell_old_gradients()
+        self._report_old_gradients()
         written = []
         for table in self.request.tables:
             lines = self.lines[table.number]
@@ -233,11 +245,11 @@ class Reproduction:
         quick = f" ({QUICK})" if self.request.quick else ""
         return [*written, write_report(self.folder / "tables", f"{self.request.dataset.title}{quick}")]
 
-    def _tell_old_gradients(self) -> None:
+    def _report_old_gradients(self) -> None:
         wanted = wanted_by(line for lines in self.lines.values() for line in lines)
         for run in [self.runs.of(each.row, each.seed) for each in wanted if each.kind == GRADIENT]:
             if run.gradient.exists() and run.measured_gradient is None:
-                self.report(f"{run.name}: its gradient was measured in another way; --only train measures it again")
+                self.report(f"{run.name}: its gradient was measured in an older way; --only train measures it again")
 
     def _submission(self, row: str) -> list[Path]:
         from research.paper_tables.submission import write_submission
@@ -261,6 +273,6 @@ class Reproduction:
 
 
 def facts_of(data: PreparedData) -> dict[str, Any]:
-    """What tells a data set from others; files and features were not noted once."""
+    """What identifies a data set; records of older versions have neither files nor features."""
     streams = [list(stream) for stream in data.streams]
     return {"data": data.dataset.name, "annotations": data.digest, "streams": streams, **data.fingerprints}

@@ -1,4 +1,4 @@
-"""The small files by which one step tells the next what it did, read with a look at whether they say what they must."""
+"""Small JSON files by which one step informs the next, checked as they are read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,16 @@ Kind = type | tuple[type, ...]
 
 
 def read_facts(path: Path, remedy: str = "", /, **kinds: Kind) -> dict[str, Any]:
-    """An object that has these keys, with values of these types; anything else is one line that names the file."""
+    """Read an object that has certain keys.
+
+    Args:
+        path: The file.
+        remedy: What to do about a wrong file, for the message.
+        kinds: The type of each key's value.
+
+    Raises:
+        InputError: It is no such object.
+    """
     content = read_json(path)
     if wrong := _wrong(content, kinds):
         raise InputError(f"{path}: {wrong}" + (f"; {remedy}" if remedy else ""))
@@ -23,7 +32,7 @@ def read_facts(path: Path, remedy: str = "", /, **kinds: Kind) -> dict[str, Any]
 
 
 def known_facts(path: Path, **kinds: Kind) -> dict[str, Any] | None:
-    """The same; None where the file is not there or says something else, so that what it tells of is done again."""
+    """The same; None where the file is missing or something else, so that its step is done again."""
     if not path.exists():
         return None
     content = read_json(path)
@@ -31,9 +40,9 @@ def known_facts(path: Path, **kinds: Kind) -> dict[str, Any] | None:
 
 
 def made_of(facts: dict[str, Any], files: Iterable[Path]) -> bool:
-    """Whether what the facts tell of was made of these very files (their `provenance` has a hash of each)."""
-    told = facts.get("provenance")
-    noted = told.get("inputs") if isinstance(told, dict) else None
+    """Whether something was made of these very files: its `provenance` has a hash of each."""
+    block = facts.get("provenance")
+    noted = block.get("inputs") if isinstance(block, dict) else None
     return isinstance(noted, dict) and sorted(map(str, noted.values())) == sorted(_hash_now(file) for file in files)
 
 
@@ -44,7 +53,7 @@ def _hash_now(file: Path) -> str:
 
 @lru_cache(maxsize=4096)
 def _hash(file: Path, size: int, changed: int) -> str:
-    """Of a file in this state: every number of a table asks for it."""
+    """The hash of a file in this state; cached, since every number of a table needs it."""
     return fingerprint(file)
 
 
@@ -52,4 +61,4 @@ def _wrong(content: Any, kinds: dict[str, Kind]) -> str | None:
     if not isinstance(content, dict):
         return f"expected an object, got {type(content).__name__}"
     missing = [key for key, kind in kinds.items() if not isinstance(content.get(key), kind)]
-    return f"it does not say {', '.join(missing)} as it should" if missing else None
+    return f"{', '.join(missing)} missing or of a wrong type" if missing else None

@@ -1,18 +1,17 @@
-"""Lines and what was predicted and scored become a filled table: mean and spread over seeds, times, what is missing.
+"""Filled tables: lines with their scores become mean and spread over seeds, with times and notes.
 
-No line and no seed is dropped: what is not there yet is a dash, and a note says why.
+No line and no seed is dropped: what is missing is a dash, and a note has the reason.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from research.paper_tables.choice_costs import Costs
 from research.paper_tables.definitions import Column, Dataset, Table
 from research.paper_tables.model_runs import ModelRun
 from research.paper_tables.predict_models import Predictor, Wanted, prediction_times
@@ -20,14 +19,12 @@ from research.paper_tables.score_predictions import Scorer, events_per_video, pa
 from research.paper_tables.table_lines import GRADIENT, Group, Line
 from research.paper_tables.table_notes import CHANGED, QUICK, TableNotes
 
-__all__ = ["QUICK", "TIMES", "Cell", "FilledLine", "FilledTable", "Filler"]
-
 TIMES = ("events", "summary_events", "train_minutes", "train_speed", "predict_ms")
 
 
 @dataclass(frozen=True)
 class Cell:
-    """The values of the seeds that are there, out of so many; or what is so `by_construction` and was not measured."""
+    """The values of the finished seeds, out of so many; or a value `by_construction` that was not measured."""
 
     values: tuple[float, ...] = ()
     seeds: int = 0
@@ -45,8 +42,8 @@ class Cell:
 
     def as_json(self) -> dict[str, Any]:
         """Everything, at full precision."""
-        told = {"mean": self.mean, "spread": self.spread, "values": list(self.values), "seeds": self.seeds}
-        return {**told, "by_construction": True} if self.by_construction else told
+        content = {"mean": self.mean, "spread": self.spread, "values": list(self.values), "seeds": self.seeds}
+        return {**content, "by_construction": True} if self.by_construction else content
 
 
 @dataclass(frozen=True)
@@ -71,6 +68,31 @@ class FilledLine:
 
 
 @dataclass(frozen=True)
+class Cost:
+    """The cost of a line: minutes to train, ms a video to predict, both alone on the device; None: not known.
+
+    `same_weights`: its model is the reference's own.
+    """
+
+    train_minutes: float | None = None
+    predict_ms: float | None = None
+    same_weights: bool = False
+
+
+@dataclass(frozen=True)
+class Costs:
+    """The costs of every line of a table, in its order, and the reference's scores over its seeds by column."""
+
+    lines: tuple[Cost, ...]
+    reference: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+
+    def spread(self, column: str) -> float | None:
+        """The standard deviation of the reference over its seeds."""
+        values = self.reference.get(column, ())
+        return stdev(values) if len(values) > 1 else None
+
+
+@dataclass(frozen=True)
 class FilledTable:
     """A table on a data set, all its lines."""
 
@@ -82,7 +104,7 @@ class FilledTable:
 
     @property
     def mark(self) -> str:
-        """What its title must say, lest it be taken for a result of the rows as they are; mostly nothing."""
+        """The end of its title where it is no result of the rows as they are: `--quick`, or changed settings."""
         found = [fact for fact in self.facts if fact == QUICK or fact.startswith(CHANGED)]
         return f" ({'; '.join(found)})" if found else ""
 
@@ -114,14 +136,15 @@ class FilledTable:
 
 @dataclass(frozen=True)
 class Filler:
-    """Fills tables from what was predicted, which it scores."""
+    """Fills tables: scores the predictions of their lines."""
 
     predictor: Predictor
     scorer: Scorer
 
     def fill(self, table: Table, lines: Sequence[Line], watch: Callable[[str], None]) -> FilledTable:
-        """Score what was predicted, and put it in its places."""
-        notes = TableNotes(self.predictor, self.scorer.references, table, tuple(lines), partial(self._told, table))
+        """Score the predictions of a table's lines; `watch` gets a line of progress for each."""
+        files_of = partial(self._main_files, table)
+        notes = TableNotes(self.predictor, self.scorer.references, table, tuple(lines), files_of)
         filled = []
         for line in lines:
             watch(f"table {table.number}: {line.title}")
@@ -130,29 +153,29 @@ class Filler:
 
     def _line(self, table: Table, line: Line, notes: TableNotes) -> FilledLine:
         cells = [self._cell(line, place, column) for place, column in enumerate(table.columns)]
-        told, summaries = self._told(table, line), self._of(table, line, "summary")
-        seconds = prediction_times(told).values() if line.is_timed else ()
+        files, summaries = self._main_files(table, line), self._of(table, line, "summary")
+        seconds = prediction_times(files).values() if line.is_timed else ()
         return FilledLine(
             line.title,
             line.group,
             tuple(cells),
             dict(line.paper),
-            events=Cell(tuple(map(events_per_video, told)), len(told)),
+            events=Cell(tuple(map(events_per_video, files)), len(files)),
             summary_events=Cell(tuple(map(events_per_video, summaries)), len(summaries)),
             train_minutes=self._training(line),
             train_speed=self._speed(line),
             predict_ms=Cell(tuple(1000 * value for value in seconds), len(seconds)),
             notes=notes.of(line),
-            curve=self._curve(table, line, told),
+            curve=self._curve(table, line, files),
             rows=line.rows,
         )
 
-    def _told(self, table: Table, line: Line) -> list[Path]:
-        """All that a line tells: of its own proposals, or of given segments where it has none."""
+    def _main_files(self, table: Table, line: Line) -> list[Path]:
+        """A line's predictions: all proposals, or captions of given segments where it has no others."""
         return self._of(table, line, "learned") or self._of(table, line, "segments")
 
     def _of(self, table: Table, line: Line, kind: str) -> list[Path]:
-        """The files that the columns of a kind are scores of, as far as they are there."""
+        """The existing files that the columns of a kind are scores of."""
         found = (self._file(line, place) for place, column in enumerate(table.columns) if column.of == kind)
         return [file for file in next(found, []) if file.exists()]
 
@@ -180,7 +203,7 @@ class Filler:
         return None if known is None else float(known[score])
 
     def _cut_off(self, line: Line) -> bool:
-        """Whether no word can move a proposal of this model, whatever it has learnt."""
+        """Whether the caption loss cannot reach the proposals of this model, whatever its weights."""
         if line.group != "ours":
             return False
         model = self.predictor.runs.config(line.rows[0]).model

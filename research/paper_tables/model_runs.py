@@ -1,8 +1,8 @@
-"""A model that a table needs: a row's settings with a seed, where its run lies, and whether it is trained.
+"""The models that tables need: a row's settings with a seed, the folder of its run, and what is known of it.
 
-It is known by the hash of those of its settings that are not the default ones (inference aside), its data and what it
-started from: rows and tables that need the same model share it, a changed setting is another model, and a version that
-brings more settings finds it again.
+A model is identified by the hash of its settings that are not the defaults (inference aside), its data and what it
+started from. So rows and tables that need the same model share it, a changed setting is another model, and a version
+with more settings finds it again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from research.paper_tables.fact_files import NUMBER, known_facts
 from research.paper_tables.prepared_data import PreparedData
 
 TRAINED = "trained.json"
-GRADIENT_FORMAT = 2  # 2: words count as they do in training, with clips beside the batch
+GRADIENT_FORMAT = 2  # 2: the caption loss as in training, with clips beside the batch
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class ModelRun:
 
     @property
     def name(self) -> str:
-        """For people."""
+        """Row and seed, for messages."""
         return f"{self.row.name}, seed {self.seed}"
 
     @property
@@ -47,34 +47,34 @@ class ModelRun:
 
     @property
     def trained(self) -> dict[str, Any] | None:
-        """What is known of the finished training, if it is finished and noted in full."""
+        """The record of the finished training; None where it is not finished."""
         return known_facts(self.folder / TRAINED, seconds=NUMBER, steps=int, device=str, parallel=int)
 
     @property
     def gradient(self) -> Path:
-        """Where the size of the caption's gradient is noted."""
+        """The file of the caption gradient."""
         return self.folder / "gradient.json"
 
     @property
     def measured_gradient(self) -> dict[str, Any] | None:
-        """What is noted of it, if it was measured as it is now."""
+        """The measured caption gradient; None where it is missing or was measured in an older way."""
         known = known_facts(self.gradient, caption_share=NUMBER, format=int)
         return known if known is not None and known["format"] == GRADIENT_FORMAT else None
 
     @property
     def speed(self) -> Path:
-        """Where the time of a training step by itself is noted."""
+        """The file of the speed of training steps."""
         return self.folder / "speed.json"
 
     @property
     def measured_speed(self) -> dict[str, Any] | None:
-        """What is noted of it, if it was measured."""
+        """The measured speed; None where it is missing."""
         return known_facts(self.speed, videos_per_second=NUMBER, seconds_per_step=NUMBER)
 
 
 @dataclass(frozen=True)
 class Runs:
-    """Where runs lie and what they are made of."""
+    """All models of a data set, and their folders."""
 
     data: PreparedData
     out: Path
@@ -103,7 +103,7 @@ class Runs:
         return ModelRun(row, seed, seeded, digest, folder, base)
 
     def needed(self, wanted: Iterable[tuple[str, int]]) -> list[ModelRun]:
-        """Every model once, those that others start from first, seed after seed: a sitting cut short has all rows."""
+        """Every model once, those that others start from first, then by seed, so that a run cut short has all rows."""
         found: dict[Path, ModelRun] = {}
         for name, seed in wanted:
             run = self.of(name, seed)

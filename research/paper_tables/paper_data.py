@@ -53,11 +53,11 @@ class PaperData(PreparedData):
     def fingerprints(self) -> dict[str, dict[str, str]]:
         """All annotation files and the duration files beside the features; the features of each split."""
         folders = {part: self._features(part, None) for part in ("train", "test")}
-        told = {name: self.annotations / name for names in self.dataset.annotations.values() for name in names}
+        annotated = {name: self.annotations / name for names in self.dataset.annotations.values() for name in names}
         beside = {folder for path in folders.values() for folder in (path, path.parent)}
         timed = {file.name: file for folder in sorted(beside) for file in folder.glob("*_duration_frame.csv")}
         features = {part: fingerprint_of(open_features(path, seconds_per_step=1.0)) for part, path in folders.items()}
-        return {"files": {name: digest_of(file) for name, file in (told | timed).items()}, "features": features}
+        return {"files": {name: digest_of(file) for name, file in (annotated | timed).items()}, "features": features}
 
     def training(self, row: Row) -> Files:
         """The published training annotations; where one file holds all splits, its training part."""
@@ -88,15 +88,15 @@ class PaperData(PreparedData):
         return self._source("test", self.test().annotations())
 
     def held_out(self) -> EventSet:
-        """There are none."""
-        raise InputError(f"{self.dataset.title} has no videos that are neither learnt from nor judged on")
+        """The paper's data sets have none."""
+        raise InputError(f"{self.dataset.title} has no videos for neither training nor testing")
 
-    def learnt(self) -> tuple[Annotations, FeatureSource]:
+    def for_baselines(self) -> tuple[Annotations, FeatureSource]:
         """The first training videos that have features."""
-        told = read_annotations(self._files("train"), split=self.split("train"))
-        source = self._source("train", told)
-        videos = [video for video in told.events if video in source][: self.count("learnt")]
-        return _only(told, videos), source
+        annotations = read_annotations(self._files("train"), split=self.split("train"))
+        source = self._source("train", annotations)
+        videos = [video for video in annotations.events if video in source][: self.count("baselines")]
+        return _only(annotations, videos), source
 
     def _files(self, part: str) -> tuple[Path, ...]:
         return tuple(self.annotations / name for name in self.dataset.annotations[part])
@@ -107,22 +107,22 @@ class PaperData(PreparedData):
             return folder
         return narrowed(open_features(folder), streams, self.folder / f"{part}-{streams}-stream")
 
-    def _source(self, part: str, told: Annotations) -> FeatureSource:
+    def _source(self, part: str, annotations: Annotations) -> FeatureSource:
         config = load_config(self.dataset.presets["dense"][0])
-        return open_source(DataFiles((), self._features(part, None)), told, config)
+        return open_source(DataFiles((), self._features(part, None)), annotations, config)
 
     def _write_references(self, about: Path) -> None:
         source = open_features(self._features("test", None))
-        told_by = {file: read_annotations(file, split=self.split("test")) for file in self._files("test")}
-        chosen = [video for told in told_by.values() for video in told.events if video in source]
+        by_file = {file: read_annotations(file, split=self.split("test")) for file in self._files("test")}
+        chosen = [video for own in by_file.values() for video in own.events if video in source]
         chosen = chosen[: self.count("test")] if self.quick else chosen
         if not chosen:
-            raise InputError(f"{source}: holds no video of the annotations; are the ids written the same way?")
+            raise InputError(f"{source}: holds no video of the annotations; compare how both write the ids")
         counts, wanted = {}, set(chosen)
-        for number, (file, told) in enumerate(told_by.items(), start=1):
-            videos = [video for video in told.events if video in wanted and told.events[video]]
-            write_json(about.parent / f"references_{number}.json", _reference_file(_only(told, videos)))
-            counts[file.name] = {"annotated": len(told), "with_features": len(videos)}
+        for number, (file, own) in enumerate(by_file.items(), start=1):
+            videos = [video for video in own.events if video in wanted and own.events[video]]
+            write_json(about.parent / f"references_{number}.json", _reference_file(_only(own, videos)))
+            counts[file.name] = {"annotated": len(own), "with_features": len(videos)}
         write_json(about, {"videos": counts})
 
 
@@ -136,16 +136,17 @@ def split_folder(root: Path, split: str) -> Path:
     return own[0] if own else root
 
 
-def _only(told: Annotations, videos: list[str]) -> Annotations:
-    return Annotations({v: told.events[v] for v in videos}, {v: told.durations.get(v) for v in videos}, [])
+def _only(annotations: Annotations, videos: list[str]) -> Annotations:
+    events = {video: annotations.events[video] for video in videos}
+    return Annotations(events, {video: annotations.durations.get(video) for video in videos}, [])
 
 
-def _reference_file(told: Annotations) -> dict[str, Any]:
+def _reference_file(annotations: Annotations) -> dict[str, Any]:
     return {
         video: {
-            "duration": told.durations[video],
+            "duration": annotations.durations[video],
             "timestamps": [[event.start, event.end] for event in events],
             "sentences": [event.sentence for event in events],
         }
-        for video, events in told.events.items()
+        for video, events in annotations.events.items()
     }

@@ -1,12 +1,11 @@
-"""How long predictions took: each file of them says it, but those that were made while others learnt were slowed down.
+"""Predictions of the models that tables need, and of the baselines: event files, each written once, with its time.
 
-So the step `time` makes those of the first seed once more, with nothing else on the device, and notes that beside them.
+Kinds: `learned` (all proposals), `summary` (as many events as a training video has on average), `calibrated` (a summary
+by fitted confidence), `segments` (captions of the true segments), `oracle` and `oracle-summary` (proposed spans with
+the sentence of the true event they overlap most), and the first two and `segments` on `shuffled` features.
 
-Predictions of the models that tables need, and of the baselines: event files, each written once, with its time.
-
-Kinds: `learned` (everything proposed), `summary` (as many events as a video usually has), `calibrated` (a summary by
-fitted confidence), `segments` (the true segments, captioned), `oracle` and `oracle-summary` (proposed spans with the
-sentence of the true event they overlap most), and each of the first two and `segments` on `shuffled` features.
+An event file records how long it took; while others trained on the same device it took longer. So the step `time`
+predicts the first seed of each again with nothing else on the device, and writes the time beside the file.
 """
 
 from __future__ import annotations
@@ -40,26 +39,26 @@ from research.paper_tables.prepared_data import EventSet, PreparedData
 
 
 def time_file(predictions: Path) -> Path:
-    """Where the time of predictions by themselves is noted, where it was measured."""
+    """The file of the time of predictions alone on the device."""
     return predictions.with_suffix(".time.json")
 
 
 def predicted_seconds(path: Path) -> float | None:
-    """Seconds a video, as they were measured when the file was written; None where nothing was computed."""
+    """Seconds a video, as measured when the file was written; None where nothing was computed."""
     noted = known_facts(path, provenance=dict)
     return _seconds_a_video(noted["provenance"] if noted else {})
 
 
 def times_alone(files: Sequence[Path]) -> dict[Path, float]:
-    """Seconds a video of those that were timed alone on the device, by the file that notes them."""
+    """Seconds a video of predictions that were timed alone on the device, by the file that has the time."""
     found = {time_file(file): _seconds_a_video(known_facts(time_file(file)) or {}) for file in files}
     return {file: seconds for file, seconds in found.items() if seconds is not None}
 
 
 def prediction_times(files: Sequence[Path]) -> dict[Path, float]:
-    """Seconds a video, by the file that notes them: alone on the device if that was measured, else as they came."""
-    came = {file: predicted_seconds(file) for file in files}
-    return times_alone(files) or {file: seconds for file, seconds in came.items() if seconds is not None}
+    """Seconds a video, by the file that has the time: alone on the device if measured, else as they were written."""
+    written = {file: predicted_seconds(file) for file in files}
+    return times_alone(files) or {file: seconds for file, seconds in written.items() if seconds is not None}
 
 
 def _seconds_a_video(facts: Mapping[str, Any]) -> float | None:
@@ -92,21 +91,21 @@ class Predictor:
 
     @property
     def data(self) -> PreparedData:
-        """What is predicted on."""
+        """The data set."""
         return self.runs.data
 
     def path(self, wanted: Wanted) -> Path:
-        """Where these predictions lie; other weights or other settings of inference lie elsewhere."""
+        """The file of these predictions, by weights and settings of inference."""
         run = self.runs.of(wanted.row, wanted.seed)
         digest = hash_of({"model": run.hash, **self.runs.config(wanted.row).chosen()["inference"]})[:8]
         return self.runs.out / "predictions" / f"{wanted.row}-{digest}" / f"seed-{wanted.seed}" / f"{wanted.kind}.json"
 
     def baseline(self, name: str) -> Path:
-        """Where the predictions of a baseline lie."""
+        """The file of a baseline's predictions."""
         return self.runs.out / "predictions" / "baselines" / f"{name}.json"
 
     def predict(self, wanted: Wanted) -> str | None:
-        """Write them, unless they are there; why they cannot be had, if they cannot."""
+        """Write predictions, unless they exist; return why they are not possible, if so."""
         path, run = self.path(wanted), self.runs.of(wanted.row, wanted.seed)
         if self.is_there(wanted):
             return None
@@ -125,7 +124,7 @@ class Predictor:
         return None
 
     def is_there(self, wanted: Wanted) -> bool:
-        """Whether these are written; an oracle's file must be of the spans as they are now."""
+        """Whether these are written; an oracle's file must have the spans as they are now."""
         path = self.path(wanted)
         if wanted.kind not in ORACLE or not path.exists():
             return path.exists()
@@ -133,15 +132,16 @@ class Predictor:
         return _made_of(path, spans)
 
     def _run(self, run: ModelRun, wanted: Wanted, path: Path) -> None:
-        told, facts = _timed(self._opened(run, wanted))
-        block = provenance(config_hash=told.config.hash, inputs=model_files(run.model), model=run.hash, **facts)
-        write_events(path, told.events, provenance=block)
+        predictions, facts = _timed(self._opened(run, wanted))
+        inputs = model_files(run.model)
+        block = provenance(config_hash=predictions.config.hash, inputs=inputs, model=run.hash, **facts)
+        write_events(path, predictions.events, provenance=block)
 
     def time(self, wanted: Wanted) -> float:
-        """Predict once more, for the time alone, and note it beside the predictions; seconds a video."""
+        """Predict again only to measure the time, and write it beside the predictions; return seconds a video."""
         run = self.runs.of(wanted.row, wanted.seed)
-        told, facts = _timed(self._opened(run, wanted))
-        about = provenance(config_hash=told.config.hash, model=run.hash)
+        predictions, facts = _timed(self._opened(run, wanted))
+        about = provenance(config_hash=predictions.config.hash, model=run.hash)
         write_json(time_file(self.path(wanted)), {**facts, "provenance": about})
         return facts["seconds"] / facts["videos"]
 
@@ -168,53 +168,45 @@ class Predictor:
         if reason := self.predict(learned):
             return reason
         truth = read_annotations(self.data.test().references[:1]).events
-        told = read_events(self.path(learned))
-        corrected = {video: with_true_sentences(events, truth.get(video, [])) for video, events in told.items()}
+        predicted = read_events(self.path(learned)).items()
+        corrected = {video: with_true_sentences(events, truth.get(video, [])) for video, events in predicted}
         write_events(path, corrected, provenance=provenance(inputs=[self.path(learned)], oracle="sentences"))
         return None
 
     def predict_baselines(self) -> None:
-        """Write the event files of all baselines, unless they are there."""
+        """Write the event files of all baselines, unless they exist."""
         names = (*BASELINES, *GIVEN_SEGMENTS)
         if not all(self.baseline(name).exists() for name in names):
-            test, (told, source) = self.data.test(), self.data.learnt()
-            write_baselines(test.references, self.data.test_source(), told, source, self.baseline("any").parent)
+            test, (annotations, source) = self.data.test(), self.data.for_baselines()
+            write_baselines(test.references, self.data.test_source(), annotations, source, self.baseline("any").parent)
         for name in BASELINES:
-            short = self.baseline(f"{name}-summary")
-            if not (_made_of(short, self.baseline(name)) and read_facts(short)["provenance"].get("chosen") == RULE):
+            summary = self.baseline(f"{name}-summary")
+            if not (_made_of(summary, self.baseline(name)) and read_facts(summary)["provenance"].get("chosen") == RULE):
                 count = self.data.dataset.summary_events
-                chosen = {video: top_n(events, count) for video, events in self._told(name)}
-                write_events(short, chosen, provenance=provenance(inputs=[self.baseline(name)], chosen=RULE))
-
-    def _told(self, baseline: str) -> Sequence[tuple[str, list[Event]]]:
-        return list(read_events(self.baseline(baseline)).items())
+                chosen = {video: top_n(events, count) for video, events in read_events(self.baseline(name)).items()}
+                write_events(summary, chosen, provenance=provenance(inputs=[self.baseline(name)], chosen=RULE))
 
 
 def _made_of(path: Path, source: Path) -> bool:
-    """Whether a file is there and was made of the other as that is now."""
+    """Whether a file exists and was made of the other as that is now."""
     facts = known_facts(path)
     return facts is not None and source.exists() and made_of(facts, [source])
 
 
 def _timed(opened: OpenedJob) -> tuple[Predictions, dict[str, Any]]:
-    """Predict; what was told, and how long it took on what."""
+    """Predict; return the predictions, and how long they took on which device."""
     if torch.cuda.is_available():
         replace(opened, videos=opened.videos[:1]).run()  # kernels are compiled outside the measured time
     begun = time.perf_counter()
-    told = opened.run()
+    predictions = opened.run()
     seconds = time.perf_counter() - begun
-    if told.interrupted:
+    if predictions.interrupted:
         raise KeyboardInterrupt
-    if told.failures:
-        raise InputError(next(iter(told.failures.values())))
+    if predictions.failures:
+        raise InputError(next(iter(predictions.failures.values())))
     device = opened.captioner.device
-    facts = {
-        "seconds": seconds,
-        "videos": len(told.events),
-        "device": str(device),
-        "device_name": describe_device(device),
-    }
-    return told, facts
+    facts = {"seconds": seconds, "videos": len(predictions.events)}
+    return predictions, {**facts, "device": str(device), "device_name": describe_device(device)}
 
 
 def with_true_sentences(events: Sequence[Event], truth: Sequence[Event]) -> list[Event]:
@@ -227,7 +219,7 @@ def with_true_sentences(events: Sequence[Event], truth: Sequence[Event]) -> list
 
 
 def calibrated(opened: OpenedJob, held_out: EventSet) -> LongVideoCaptioner:
-    """The same teller with confidence fitted on held-out videos."""
+    """The captioner of a job with a confidence fitted on held-out videos."""
     source, truth = open_features(held_out.features), held_out.annotations().events
     tracks = {video: source.track(video) for video in source.videos() if video in truth}
     return LongVideoCaptioner(
@@ -238,7 +230,7 @@ def calibrated(opened: OpenedJob, held_out: EventSet) -> LongVideoCaptioner:
 
 
 def _on(opened: OpenedJob, test: EventSet) -> OpenedJob:
-    """The videos of the test set alone."""
+    """The job for the videos of the test set only."""
     known = set().union(*(read_facts(file) for file in test.references))
     return replace(opened, videos=[video for video in opened.videos if video in known])
 

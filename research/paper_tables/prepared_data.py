@@ -1,4 +1,4 @@
-"""What a data set is on this machine: files to train on, a test set to predict and score, stuff for the baselines."""
+"""A data set on this machine: files to train on, a test set to predict and score, training events for the baselines."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from research.paper_tables.definitions import Dataset, Row
 
 Files = DataFiles | ClipFiles
 Item = TypeVar("Item")
-SIZED, READ = 256, 8  # videos whose steps are counted, and of which a few are read, to know features again
+SIZED, READ = 256, 8  # videos whose steps are counted, and of which a few are read, for a fingerprint
 
 
 @dataclass(frozen=True)
@@ -61,24 +61,24 @@ class PreparedData(ABC):
     @property
     @abstractmethod
     def digest(self) -> str:
-        """What tells these annotations from others, as far as the names of models go."""
+        """The hash of the training annotations, as it enters the names of models."""
 
     @property
     @abstractmethod
     def fingerprints(self) -> dict[str, dict[str, str]]:
-        """What tells this data from other: every file of annotations, and the features without reading all of them."""
+        """Hashes of every annotation file, and of a sample of the features."""
 
     @abstractmethod
     def training(self, row: Row) -> Files:
-        """What a row learns from."""
+        """What a row is trained on."""
 
     @abstractmethod
     def validation(self, row: Row) -> Files | None:
-        """What decides which epoch of a row is the best."""
+        """What the best epoch of a row is chosen on."""
 
     @abstractmethod
     def test(self, streams: int | None = None) -> EventSet:
-        """What every row is judged on, with the first streams or with all."""
+        """What every row is scored on, with the first streams or with all."""
 
     @abstractmethod
     def test_source(self) -> FeatureSource:
@@ -86,19 +86,19 @@ class PreparedData(ABC):
 
     @property
     def has_held_out(self) -> bool:
-        """Whether there are videos that are neither learnt from nor judged on."""
+        """Whether there are videos for neither training nor testing."""
         return "dev" in self.dataset.videos
 
     @abstractmethod
     def held_out(self) -> EventSet:
-        """Videos that are neither learnt from nor judged on, to fit confidence on."""
+        """Videos for neither training nor testing, to fit confidence on."""
 
     @abstractmethod
-    def learnt(self) -> tuple[Annotations, FeatureSource]:
-        """Some of what is learnt from, for the baselines."""
+    def for_baselines(self) -> tuple[Annotations, FeatureSource]:
+        """Some of the training videos, to fit the baselines on."""
 
     def count(self, part: str) -> int | None:
-        """How many videos of a part are used; None: all."""
+        """How many videos of a part to use; None: all."""
         chosen = self.dataset.quick.get("videos", {}) if self.quick else self.dataset.videos
         return chosen.get(part, self.dataset.videos.get(part))
 
@@ -108,11 +108,11 @@ class PreparedData(ABC):
         return quick.get(part, self.dataset.splits[part])
 
     def coverage(self) -> list[str]:
-        """What of the data set is judged on, where that is not said elsewhere."""
+        """How much of the data set is scored, a line for each annotation file."""
         return []
 
     def unavailable(self, row: Row) -> str | None:
-        """Why a row cannot be had on this data set."""
+        """Why a row is not possible on this data set, or None."""
         if row.streams is not None and row.streams >= len(self.streams):
             return f"the features have {len(self.streams)} stream"
         return None
@@ -134,7 +134,7 @@ def narrowed(source: FeatureSource | None, streams: int, folder: Path) -> Path:
 
 
 def fingerprint_of(source: FeatureSource) -> str:
-    """What tells features from others: how they were made, of which videos, the sizes of many and a few rows."""
+    """A fingerprint of features: how they were made, the videos, the lengths of many and a few rows of some."""
     videos = source.videos()
     facts: list[Any] = [source.recipe.id if source.recipe else None, source.streams, videos]
     facts.append([_steps(source, video) for video in evenly(videos, SIZED)])
@@ -145,7 +145,7 @@ def fingerprint_of(source: FeatureSource) -> str:
 
 
 def evenly(items: Sequence[Item], count: int) -> list[Item]:
-    """So many of them or fewer, from the first to the last."""
+    """At most `count` items, evenly from the first to the last."""
     chosen = np.linspace(0, len(items) - 1, min(count, len(items))).astype(int)
     return [items[index] for index in chosen.tolist()]
 
@@ -153,7 +153,7 @@ def evenly(items: Sequence[Item], count: int) -> list[Item]:
 def _steps(source: FeatureSource, video: str) -> int | None:
     try:
         return source.extent(video).steps
-    except InputError:  # a file that cannot be read is left to those who need it
+    except InputError:  # a file that cannot be read is reported by whoever needs it
         return None
 
 
@@ -166,7 +166,7 @@ def _some_rows(source: FeatureSource, video: str) -> bytes:
 
 
 def digest_of(file: Path) -> str:
-    """The hash of a file that must be there."""
+    """The hash of a file; raises `InputError` where there is none."""
     if not file.is_file():
         raise InputError(f"{file}: no such file")
     return fingerprint(file)

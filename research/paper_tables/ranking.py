@@ -1,28 +1,41 @@
-"""What each choice is worth: the difference one row makes, what the better side of it costs, and gain per cost.
+"""The ablation ranking: how much each difference from the reference changes the scores, its cost, and gain per cost.
 
-The better of two choices is better by some points and takes some more time, in training or in prediction, whichever it
-adds more to. A gain that costs nothing comes first; others are ranked by points per percent of time. Last are those of
-which it is not known which side is better: two standard deviations of a difference between seeds are larger.
+The better of the two sides gains some points and takes some more time, in training or in prediction, whichever grows
+more. Gains without cost come first; others are ranked by points per percent of time. Last are differences within noise:
+less than two standard deviations of a difference between seeds.
+
+Runs that shared a device slowed each other down, so their minutes are no measure: training costs its steps, each as
+long as it takes alone. Prediction costs the time alone of the predictions that the ranked score is of: a summary has
+fewer events than all proposals, and another kind of summary may take longer.
+
+Lines are compared with the mean over all seeds of the reference. Lines that have the reference's own weights are
+compared with the same seed of it.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import mean
 from typing import Any
 
 from densevid.evaluation.report import Table as ShownTable
-from research.paper_tables.choice_costs import Cost
-from research.paper_tables.filled_table import FilledLine, FilledTable
+from research.paper_tables.definitions import Table, tables
+from research.paper_tables.filled_table import Cost, Costs, FilledLine, FilledTable
+from research.paper_tables.model_runs import ModelRun
+from research.paper_tables.predict_models import Predictor, Wanted, times_alone
+from research.paper_tables.score_predictions import Scorer, part_of, value_of
+from research.paper_tables.table_lines import Line
 
-FREE = 1.0  # percent of time that is not worth speaking of
+FREE = 1.0  # percent of time that counts as no cost
 SURE = 2.0  # standard deviations
+SEEDED = 1  # the table whose seeds give the spread of the reference
 
 
 @dataclass(frozen=True)
-class Choice:
-    """One difference from the reference, by how much it changes each score, and what the better side costs."""
+class Ablation:
+    """One difference from the reference: how much it changes each score, and what the better side costs."""
 
     title: str
     differences: tuple[float | None, ...]
@@ -33,12 +46,12 @@ class Choice:
 
     @property
     def is_clear(self) -> bool:
-        """Whether it is known which side is better."""
+        """Whether the difference exceeds the noise."""
         return self.noise is not None and self.gain > self.noise
 
     @property
     def per_cost(self) -> float:
-        """Points for each percent of time; infinite where it is free, and zero where that is not known."""
+        """Points for each percent of time; infinite without cost, and zero where the cost is not known."""
         if self.cost is None or not self.is_clear:
             return 0.0
         return math.inf if self.cost <= FREE else self.gain / self.cost
@@ -46,7 +59,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class _Side:
-    """A line with what it costs: as it was measured for this ranking, or as the table shows it."""
+    """A line with its cost: measured alone, or else as the table shows it."""
 
     line: FilledLine
     cost: Cost | None
@@ -64,17 +77,17 @@ class _Side:
         return self.cost.predict_ms if self.cost else self.line.predict_ms.mean
 
 
-def choices(filled: FilledTable) -> list[Choice]:
-    """The best bargain first, what is not clear last; a row without numbers is not ranked."""
+def ablations(filled: FilledTable) -> list[Ablation]:
+    """All differences of a filled table, the highest gain per cost first, those within noise last."""
     costs = filled.costs.lines if filled.costs else (None,) * len(filled.lines)
     sides = [_Side(line, cost) for line, cost in zip(filled.lines, costs, strict=True) if line.group == "ours"]
     reference = next(side for side in sides if side.line is filled.line(filled.table.ranking["reference"]))
     others = [side for side in sides if side is not reference]
-    found = [choice for side in others if (choice := _choice(filled, side, reference)) is not None]
-    return sorted(found, key=lambda choice: (not choice.is_clear, -choice.per_cost, -choice.gain))
+    found = [ablation for side in others if (ablation := _ablation(filled, side, reference)) is not None]
+    return sorted(found, key=lambda ablation: (not ablation.is_clear, -ablation.per_cost, -ablation.gain))
 
 
-def _choice(filled: FilledTable, side: _Side, reference: _Side) -> Choice | None:
+def _ablation(filled: FilledTable, side: _Side, reference: _Side) -> Ablation | None:
     ranking, paired = filled.table.ranking, side.cost is not None and side.cost.same_weights
     changes = {
         head: _difference(filled, head, side.line, reference.line, paired=paired)
@@ -86,22 +99,22 @@ def _choice(filled: FilledTable, side: _Side, reference: _Side) -> Choice | None
     cost = _cost(reference, side) if changed <= 0 else _cost(side, reference)
     noise = 0.0 if paired else _noise(filled, side.line)
     differences = tuple(changes[head] for head in ranking["columns"])
-    return Choice(side.line.title, differences, abs(changed), changed <= 0, cost, noise)
+    return Ablation(side.line.title, differences, abs(changed), changed <= 0, cost, noise)
 
 
 def _difference(
     filled: FilledTable, head: str, line: FilledLine, reference: FilledLine, *, paired: bool
 ) -> float | None:
-    """From the reference with the same seeds, or else from the mean over all of its seeds that are known."""
+    """The difference from the reference: with the same seed, or else from the mean over all of its seeds."""
     place = [column.head for column in filled.table.columns].index(head)
     known = filled.costs.reference.get(head, ()) if filled.costs else ()
     own = mean(known) if known and not paired else reference.cells[place].mean
-    told = line.cells[place].mean
-    return None if told is None or own is None else told - own
+    value = line.cells[place].mean
+    return None if value is None or own is None else value - own
 
 
 def _noise(filled: FilledTable, line: FilledLine) -> float | None:
-    """How far apart two models that differ in nothing but their seeds may well lie; None: not known."""
+    """Two standard deviations of a difference between seeds; None: not known."""
     if filled.costs is None:
         return 0.0
     by = filled.table.ranking["by"]
@@ -111,7 +124,7 @@ def _noise(filled: FilledTable, line: FilledLine) -> float | None:
 
 
 def _cost(better: _Side, worse: _Side) -> float | None:
-    """Percent more time, in training or in prediction; None where either is not known of both."""
+    """Percent more time, in training or in prediction; None where either is not known for both."""
     alone = _percent(better.alone, worse.alone)
     training = _percent(better.minutes, worse.minutes) if alone is None else alone
     prediction = _percent(better.predict_ms, worse.predict_ms)
@@ -122,36 +135,93 @@ def _percent(more: float | None, less: float | None) -> float | None:
     return 100 * (more / less - 1) if more and less else None
 
 
+def costs_of(table: Table, lines: Sequence[Line], predictor: Predictor, scorer: Scorer, seeds: int) -> Costs:
+    """The costs of a table's lines, as far as they are known.
+
+    Args:
+        table: A table with a ranking.
+        lines: Its lines.
+        predictor: The predictions.
+        scorer: Scores those of the reference.
+        seeds: How many seeds the reference may have.
+    """
+    columns = {column.head: (place, column) for place, column in enumerate(table.columns)}
+    place, _ = columns[table.ranking["by"]]
+    row = table.ranking["reference"]
+    own = predictor.runs.of(row, 0).hash
+    found = [
+        Cost(
+            _minutes_alone(line, predictor),
+            _milliseconds(line, place, predictor),
+            bool(line.rows) and predictor.runs.of(line.rows[0], 0).hash == own,
+        )
+        for line in lines
+    ]
+    many = range(max(seeds, tables()[SEEDED].seeds))
+    scores = {
+        head: _scores([Wanted(row, column.of, seed) for seed in many], column.score, predictor, scorer)
+        for head, (_, column) in columns.items()
+        if head in {*table.ranking["columns"], table.ranking["by"]}
+    }
+    return Costs(tuple(found), scores)
+
+
+def _minutes_alone(line: Line, predictor: Predictor) -> float | None:
+    """Minutes for all models of a line and those they started from, with the first seed; None: not all are timed."""
+    own = [predictor.runs.of(row, 0) for row in line.rows] if line.group == "ours" else []
+    found = [minutes_alone(run) for each in own for run in (each.start_from, each) if run is not None]
+    known = [minutes for minutes in found if minutes is not None]
+    return sum(known) if known and len(known) == len(found) else None
+
+
+def minutes_alone(run: ModelRun) -> float | None:
+    """The minutes of a run's steps, each as long as it takes with nothing else on the device."""
+    trained, speed = run.trained, run.measured_speed
+    return trained["steps"] * speed["seconds_per_step"] / 60 if trained and speed else None
+
+
+def _milliseconds(line: Line, place: int, predictor: Predictor) -> float | None:
+    known = times_alone([predictor.path(each) for each in line.models.get(place, [])]).values()
+    return 1000 * mean(known) if known else None
+
+
+def _scores(wanted: Sequence[Wanted], score: str, predictor: Predictor, scorer: Scorer) -> tuple[float, ...]:
+    """The score in percent of every seed with predictions."""
+    files = [predictor.path(each) for each in wanted]
+    scored = [scorer.score(file, [part_of(score)]) for file in files if file.exists()]
+    return tuple(100 * value for scores in scored if (value := value_of(scores, score)) is not None)
+
+
 def ranking_table(filled: FilledTable) -> ShownTable:
-    """The choices as a table: the differences that a row makes, who is better, and gain per cost."""
+    """The ranking as a table: differences, the better side, its cost, and gain per cost."""
     ranking = filled.table.ranking
     header = [
-        "instead of our choice",
+        "change",
         *(f"Δ {head}" for head in ranking["columns"]),
         "better",
-        "its cost",
+        "cost",
         "gain per %",
     ]
     rows = [
         [
-            choice.title,
-            *("–" if change is None else f"{change:+.2f}" for change in choice.differences),
-            _winner(choice),
-            f"{choice.cost:+.0f} %" if choice.cost is not None and choice.is_clear else "–",
-            _bargain(choice),
+            ablation.title,
+            *("–" if change is None else f"{change:+.2f}" for change in ablation.differences),
+            _winner(ablation),
+            f"{ablation.cost:+.0f} %" if ablation.cost is not None and ablation.is_clear else "–",
+            _gain_per_cost(ablation),
         ]
-        for choice in choices(filled)
+        for ablation in ablations(filled)
     ]
-    title = f"What each choice is worth, by {ranking['by']} per time ({filled.dataset.title})"
+    title = f"Ablation ranking by {ranking['by']} per time ({filled.dataset.title})"
     return ShownTable(title, header, rows)
 
 
 def noise_note(filled: FilledTable) -> str:
-    """What a difference must exceed to be one, and from what it is."""
+    """What the differences are from, and what they must exceed."""
     costs, score = filled.costs, filled.table.ranking["by"]
     spread = costs.spread(score) if costs else None
     if costs is None or spread is None:
-        return f"How far apart seeds lie in {score} is not known, so of other weights not which are better."
+        return f"The spread over seeds in {score} is not known, so models with other weights cannot be ranked."
     title = filled.line(filled.table.ranking["reference"]).title
     seeds = len(costs.reference[score])
     return (
@@ -162,29 +232,29 @@ def noise_note(filled: FilledTable) -> str:
 
 
 def as_json(filled: FilledTable) -> list[dict[str, Any]]:
-    """The choices in their order, at full precision."""
+    """The ranking at full precision."""
     heads = filled.table.ranking["columns"]
     return [
         {
-            "title": choice.title,
-            "differences": dict(zip(heads, choice.differences, strict=True)),
-            "better": _winner(choice),
-            "noise": choice.noise,
-            "cost_percent": choice.cost,
+            "title": ablation.title,
+            "differences": dict(zip(heads, ablation.differences, strict=True)),
+            "better": _winner(ablation),
+            "noise": ablation.noise,
+            "cost_percent": ablation.cost,
         }
-        for choice in choices(filled)
+        for ablation in ablations(filled)
     ]
 
 
-def _winner(choice: Choice) -> str:
-    if choice.noise is None:
+def _winner(ablation: Ablation) -> str:
+    if ablation.noise is None:
         return "not known"
-    if not choice.is_clear:
-        return "within noise" if choice.noise else "–"
-    return "ours" if choice.reference_wins else "this"
+    if not ablation.is_clear:
+        return "within noise" if ablation.noise else "–"
+    return "reference" if ablation.reference_wins else "change"
 
 
-def _bargain(choice: Choice) -> str:
-    if choice.cost is None or not choice.is_clear:
+def _gain_per_cost(ablation: Ablation) -> str:
+    if ablation.cost is None or not ablation.is_clear:
         return "–"
-    return "free" if math.isinf(choice.per_cost) else f"{choice.per_cost:.3f}"
+    return "free" if math.isinf(ablation.per_cost) else f"{ablation.per_cost:.3f}"

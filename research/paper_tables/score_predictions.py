@@ -1,6 +1,6 @@
 """Scores of event files, part by part, each computed once: a score file lies beside every file of predictions.
 
-It says by hashes what was scored against what: where either is another now, all parts are computed again.
+It has the hashes of predictions and references: where either has changed, all parts are computed again.
 
 A part is `2017` or `2018` (captioning by that protocol), `soda`, `proposals`, `list` or `segments`, and of captioning
 also `long.2017` and the like, for events of certain lengths. A score is `part.name` of one of them, or has a name of
@@ -33,8 +33,8 @@ Scores = dict[str, Any]
 class Scorer:
     """Scores event files against the references of a data set; `soda` is how annotators are joined.
 
-    Captions of given segments are of the first annotator's; where the others drew segments of their own
-    (`own_segments`), that annotator alone judges them.
+    Captions of given segments are of the first annotator's segments; where the others have segments of their own
+    (`own_segments`), the first annotator alone is the reference.
     """
 
     references: tuple[Path, ...]
@@ -42,7 +42,7 @@ class Scorer:
     own_segments: bool = False
 
     def score(self, predictions: Path, parts: Iterable[str]) -> Scores:
-        """All parts of a file, those that are missing computed and kept."""
+        """All parts of a file; missing ones are computed and written."""
         path, known = score_file(predictions), self._known(predictions)
         for part in sorted(set(parts) - known.keys()):
             known[part] = self._part(predictions, part)
@@ -51,7 +51,7 @@ class Scorer:
         return known
 
     def _known(self, predictions: Path) -> Scores:
-        """The parts that were computed of these very predictions and references."""
+        """The parts that were computed from these very predictions and references."""
         noted = known_facts(score_file(predictions), parts=dict)
         if noted is None or not made_of(noted, (predictions, *self.references)):
             return {}
@@ -68,7 +68,7 @@ class Scorer:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
             result = evaluate(
-                predictions, self._judges(predictions), protocol=protocol if captioning else "2018", **settings
+                predictions, self._annotators(predictions), protocol=protocol if captioning else "2018", **settings
             )
         content = result.to_dict()
         if captioning:
@@ -81,18 +81,18 @@ class Scorer:
 
     def _list_f1(self, predictions: Path) -> float:
         """F1 of all spans of a file against the first annotator's, over the tIoUs from .5 to .95."""
-        told, truth = read_events(predictions), read_facts(self.references[0])
-        spans = [_spans([(event.start, event.end) for event in told.get(video, [])]) for video in truth]
+        predicted, truth = read_events(predictions), read_facts(self.references[0])
+        spans = [_spans([(event.start, event.end) for event in predicted.get(video, [])]) for video in truth]
         listed = [ScoredSpans(each_N2, np.zeros(len(each_N2))) for each_N2 in spans]
         most = max(map(len, spans), default=0)
         return top_n_f1(listed, [_spans(events["timestamps"]) for events in truth.values()], most) if most else 0.0
 
-    def _judges(self, predictions: Path) -> tuple[Path, ...]:
+    def _annotators(self, predictions: Path) -> tuple[Path, ...]:
         return self.references[:1] if self.own_segments and "segments" in predictions.stem else self.references
 
 
 def score_file(predictions: Path) -> Path:
-    """Where the scores of a file of predictions lie."""
+    """The score file of a file of predictions."""
     return predictions.with_suffix(".scores.json")
 
 
@@ -111,7 +111,7 @@ def value_of(scores: Scores, score: str) -> float | None:
 
 
 def events_per_video(predictions: Path) -> float:
-    """How many events a file tells of a video."""
+    """The mean number of events in a video of a file."""
     counts = [len(events) for events in read_events(predictions).values()]
     return sum(counts) / max(len(counts), 1)
 

@@ -1,10 +1,9 @@
-"""A submission file for the challenge server of ActivityNet Captions, and whether it would be accepted.
+"""Turn predictions into a submission file for the challenge server of ActivityNet Captions, and check it.
 
-The server's evaluator wants an object with `version`, `results` and `external_data` and refuses a file without one of
-them; a video is known by its id with `v_` before it; it reads at most 1000 events of a video, in file order; a sentence
-is text, a timestamp two numbers. What it would take without a word and score as nothing is refused here too: spans that
-end before they begin, videos it does not know, videos that are missing. That the networks of the features were trained
-on other data is declared, as `densevid caption` does.
+The server's evaluator wants an object with `version`, `results` and `external_data`; a video's id begins with `v_`; it
+reads at most 1000 events of a video, in file order; a sentence is text, a timestamp two numbers. What it would accept
+silently and score as nothing is refused here too: spans that end before they begin, unknown videos, missing videos.
+That the networks of the features were trained on other data is declared, as `densevid caption` does.
 
   densevid predict --model RUN/model --features features/testing --out predictions.json
   python -m research.paper_tables.submission predictions.json --videos test_ids.json --out submission.json
@@ -14,11 +13,13 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from densevid.errors import InputError, run_main
+from densevid.cli import run_program
+from densevid.errors import InputError
 from densevid.events import read_events
 from densevid.export.subtitles import EXTERNAL_DATA
 from densevid.io import read_json, require_writable, write_json
@@ -29,7 +30,17 @@ PREFIX = "v_"
 
 
 def write_submission(predictions: Path, videos: Iterable[str], out: Path, *, prefix: bool = True) -> None:
-    """The server's fields alone, events with the highest scores first; refused if the server would refuse it."""
+    """Write a submission: the server's fields, events with the highest scores first.
+
+    Args:
+        predictions: What `densevid predict` wrote.
+        videos: The ids that the server knows.
+        out: The file to write.
+        prefix: Whether ids must begin with `v_`.
+
+    Raises:
+        InputError: The server would refuse it, or score something as nothing.
+    """
     results = {
         video: [
             {"sentence": event.sentence, "timestamp": [round(event.start, 3), round(event.end, 3)]}
@@ -44,7 +55,7 @@ def write_submission(predictions: Path, videos: Iterable[str], out: Path, *, pre
 
 
 def problems_of(content: Any, videos: Iterable[str], *, prefix: bool = True) -> list[str]:
-    """Everything the server would refuse, or score as nothing; empty: it would accept the file."""
+    """Everything the server would refuse or score as nothing; empty where it would accept the file."""
     if not isinstance(content, Mapping):
         return ["a submission is an object"]
     if absent := [name for name in FIELDS if name not in content]:
@@ -66,7 +77,7 @@ def problems_of(content: Any, videos: Iterable[str], *, prefix: bool = True) -> 
 def _problems_of_declaration(external: Any) -> list[str]:
     if not isinstance(external, Mapping):
         return ['"external_data" must be an object']
-    return [] if isinstance(external.get("used"), bool) else ['"external_data" must say "used": true or false']
+    return [] if isinstance(external.get("used"), bool) else ['"external_data" needs "used": true or false']
 
 
 def _problems_of_video(video: str, rows: Any) -> list[str]:
@@ -93,17 +104,19 @@ def known_videos(file: Path) -> list[str]:
     """Ids from a JSON list of them, or from an object that has them as keys, as annotation files do."""
     content = read_json(file)
     if not isinstance(content, list | Mapping) or not all(isinstance(video, str) for video in content):
-        raise InputError(f"{file}: wants a list of video ids, or an object by video")
+        raise InputError(f"{file}: needs a list of video ids, or an object by video")
     return list(content)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Parse, check, write."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
     parser.add_argument("predictions", type=Path, metavar="PREDICTIONS", help="what `densevid predict` wrote")
     parser.add_argument("--videos", type=Path, required=True, metavar="JSON", help="the ids that the server knows")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="the file to submit")
-    args = parser.parse_args(arguments)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Check and write."""
     require_writable(args.out)
     write_submission(args.predictions, known_videos(args.videos), args.out)
     print(args.out)
@@ -111,4 +124,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    run_main(main)
+    sys.exit(run_program("python -m research.paper_tables.submission", __doc__, add_arguments, run))

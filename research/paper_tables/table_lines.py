@@ -1,4 +1,4 @@
-"""The lines of a table and where each of their numbers comes from: models with their seeds, baselines, the paper."""
+"""The lines of a table and the source of each number: models with their seeds, baselines, the paper."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BASELINES: dict[str, dict[str, str]] = {
     "prior grid, nearest neighbour": {"learned": "prior_grid", "summary": "prior_grid-summary"},
     "change points, nearest neighbour": {"learned": "change_points", "summary": "change_points-summary"},
 }
-# Where spans alone are judged, with the names of the spans alone.
+# Where spans alone are scored: named without their sentences.
 PROPOSERS: dict[str, dict[str, str]] = {
     "whole video": {"learned": "whole_video"},
     "prior grid": {"learned": "prior_grid"},
@@ -49,20 +49,20 @@ class Line:
 
     @property
     def wanted(self) -> list[Wanted]:
-        """All predictions it needs of models."""
+        """All predictions of models that it needs."""
         return [each for some in self.models.values() for each in some]
 
     @property
     def is_timed(self) -> bool:
-        """Whether its time is of interest: a model takes as long on the features of other videos."""
+        """Whether its time is shown; on shuffled features a model takes as long."""
         return self.group in ("ours", "oracle")
 
 
 def lines_of(table: Table, dataset: Dataset, seeds: int) -> list[Line]:
-    """Ours, what oracles would give, what the paper lists besides, and the baselines."""
+    """Our rows, oracles, what else the paper lists, and the baselines."""
     ours = [_line(entry, table, dataset, seeds) for entry in table.rows]
     published = [
-        Line(entry.title, "published", paper=_papers(entry.paper, table, dataset), notes=_told(entry.note))
+        Line(entry.title, "published", paper=_papers(entry.paper, table, dataset), notes=_notes(entry.note))
         for entry in table.published
     ]
     return [*ours, *published, *_baselines(table), *_shuffled(table, seeds)]
@@ -81,12 +81,12 @@ def _line(entry: TableRow, table: Table, dataset: Dataset, seeds: int) -> Line:
             models[place] = [Wanted(*source, seed) for seed in range(seeds)]
     title = entry.title or rows()[entry.rows[0]].title_on(dataset)
     paper = _papers(entry.paper, table, dataset)
-    notes = _told(entry.note, rows()[entry.rows[0]].note_on(dataset), _two_models(entry))
+    notes = _notes(entry.note, rows()[entry.rows[0]].note_on(dataset), _two_models(entry))
     return Line(title, "oracle" if entry.oracle else "ours", models, paper=paper, notes=notes, rows=tuple(entry.rows))
 
 
 def _has(entry: TableRow, table: Table, column: Column) -> bool:
-    """The gradient is measured of some rows alone, and shown where a table first shows the model."""
+    """The gradient is measured for some rows only, and shown where a table first has the model."""
     if column.of != GRADIENT:
         return True
     first = next(each for each in table.rows if each.learned == entry.learned)
@@ -94,14 +94,14 @@ def _has(entry: TableRow, table: Table, column: Column) -> bool:
 
 
 def _two_models(entry: TableRow) -> str:
-    """Captions of given segments are of a model that learnt nothing else."""
+    """A note where captions of given segments are of another model, trained for captions alone."""
     if entry.learned is None or entry.segments is None:
         return ""
     name = rows()[entry.segments].title
     return f"the GT columns are of another model, {name}, trained for captions alone; train min is both models' sum"
 
 
-def _told(*notes: str) -> tuple[str, ...]:
+def _notes(*notes: str) -> tuple[str, ...]:
     return tuple(note for note in notes if note)
 
 

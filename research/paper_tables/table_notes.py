@@ -1,6 +1,6 @@
-"""What stands under a filled table: what it was judged on, with which settings and devices, and what is missing, why.
+"""The notes under a filled table: test data, changed settings, devices, and what is missing and why.
 
-Times are of the device they were measured on; a line whose device is not that of most lines says so.
+Times are of the device they were measured on; a line whose device is not that of most lines has a note.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ import numpy as np
 
 from densevid.io import read_json
 from research.baselines.spans import Spans
-from research.paper_tables.changed_settings import replaced
-from research.paper_tables.definitions import Table, rows
+from research.paper_tables.definitions import Table, replaced, rows
 from research.paper_tables.model_runs import ModelRun
 from research.paper_tables.predict_models import Predictor, prediction_times
 from research.paper_tables.score_predictions import LENGTHS
@@ -40,11 +39,11 @@ class TableNotes:
     timed: FilesOf
 
     def of(self, line: Line) -> tuple[str, ...]:
-        """What to know of a line: what is odd about it, and why something is not there."""
+        """The notes of a line: how it differs, and why something is missing."""
         return tuple(dict.fromkeys([*line.notes, *self._replaced(line), *self._missing(line), *self._elsewhere(line)]))
 
     def facts(self) -> tuple[str, ...]:
-        """Of all lines: what was changed, what is judged on, on what models were trained and timed."""
+        """The notes of the whole table: changed settings, test data, and devices."""
         quick = (QUICK,) if self.predictor.runs.quick else ()
         flags = self.predictor.runs.flags
         changed = (CHANGED + ", ".join(flags),) if flags else ()
@@ -53,7 +52,7 @@ class TableNotes:
     def _replaced(self, line: Line) -> list[str]:
         runs = self.predictor.runs
         found = [flag for row in line.rows for flag in replaced(rows()[row], runs.data.dataset, runs.flags)]
-        return [f"--set {flag} takes the place of a setting that this row is about" for flag in found]
+        return [f"--set {flag} replaces a setting that this row is about" for flag in found]
 
     def _missing(self, line: Line) -> list[str]:
         notes = []
@@ -70,44 +69,44 @@ class TableNotes:
         return notes
 
     def _lengths(self) -> list[str]:
-        """How many events there are of the lengths that columns are about."""
-        asked = [name for name in LENGTHS if any(column.score.startswith(f"{name}.") for column in self.table.columns)]
-        if not asked:
+        """How many reference events have the lengths that columns are about."""
+        names = [name for name in LENGTHS if any(column.score.startswith(f"{name}.") for column in self.table.columns)]
+        if not names:
             return []
-        told = [entry["timestamps"] for file in self.references for entry in read_json(file).values()]
-        spans_N2 = np.array([span for spans in told for span in spans], dtype=np.float64).reshape(-1, 2)
-        counts = (f"{_count(spans_N2, **LENGTHS[name]):,} {name}" for name in asked)
+        times = [entry["timestamps"] for file in self.references for entry in read_json(file).values()]
+        spans_N2 = np.array([span for spans in times for span in spans], dtype=np.float64).reshape(-1, 2)
+        counts = (f"{_count(spans_N2, **LENGTHS[name]):,} {name}" for name in names)
         people = "annotator" if len(self.references) == 1 else "annotators together"
         return [f"Reference events: {', '.join(counts)}, of {len(spans_N2):,} ({len(self.references)} {people})"]
 
     def _trained(self) -> list[str]:
-        known = [told for line in self.lines for run in self._runs(line) if (told := run.trained)]
+        known = [facts for line in self.lines for run in self._runs(line) if (facts := run.trained)]
         parallel: dict[str, set[int]] = {}
-        for told in known:
-            parallel.setdefault(told["device"], set()).add(told["parallel"])
+        for facts in known:
+            parallel.setdefault(facts["device"], set()).add(facts["parallel"])
         return [f"Trained on {device}, {_at_once(parallel[device])}" for device in sorted(parallel)]
 
     def _timed(self) -> list[str]:
-        names = {what: sorted({name for some in told for name in some}) for what, told in self._devices.items()}
+        names = {what: sorted({name for some in by_line for name in some}) for what, by_line in self._devices.items()}
         facts = [f"{what.capitalize()} on {', '.join(names[what])}" for what in TIMED if names[what]]
-        came = any(file in self.timed(line) for line in self.lines for file in self._predictions(line))
-        return [*facts, BESIDE_OTHERS] if came else facts
+        shared = any(file in self.timed(line) for line in self.lines for file in self._predictions(line))
+        return [*facts, BESIDE_OTHERS] if shared else facts
 
     def _elsewhere(self, line: Line) -> list[str]:
         """The devices of a line that are not those of most lines."""
         notes = []
-        for what, told in self._devices.items():
-            usual = Counter(name for some in told for name in some).most_common(1)
-            own = told[self.lines.index(line)]
-            notes += [f"{what} on {name}, most others on {usual[0][0]}" for name in sorted(own) if name != usual[0][0]]
+        for what, by_line in self._devices.items():
+            most = Counter(name for some in by_line for name in some).most_common(1)
+            own = by_line[self.lines.index(line)]
+            notes += [f"{what} on {name}, most others on {most[0][0]}" for name in sorted(own) if name != most[0][0]]
         return notes
 
     @cached_property
     def _devices(self) -> dict[str, list[set[str]]]:
-        """By what was measured, of every line, the devices it was measured on."""
+        """By what was measured, the devices of every line."""
         return {
             "trained": [
-                {str(told["device"]) for run in self._runs(line) if (told := run.trained)} for line in self.lines
+                {str(facts["device"]) for run in self._runs(line) if (facts := run.trained)} for line in self.lines
             ],
             TIMED[0]: [set(map(device_of, self._speeds(line))) for line in self.lines],
             TIMED[1]: [set(map(device_of, self._predictions(line))) for line in self.lines],
@@ -126,17 +125,17 @@ class TableNotes:
 
 
 def device_of(file: Path) -> str:
-    """The name of the device that a time was measured on; its kind where the name was not noted."""
+    """The name of the device that a time was measured on; its kind where the name is not recorded."""
     content = read_json(file)
     blocks = [content, content.get("provenance")] if isinstance(content, dict) else []
-    told = {key: value for block in reversed(blocks) if isinstance(block, dict) for key, value in block.items()}
-    return str(told.get("device_name") or told.get("device") or "a device that was not noted")
+    facts = {key: value for block in reversed(blocks) if isinstance(block, dict) for key, value in block.items()}
+    return str(facts.get("device_name") or facts.get("device") or "an unrecorded device")
 
 
 def _at_once(counts: set[int]) -> str:
     """How many runs of one command shared the device; other commands may have shared it, too."""
-    told = str(min(counts)) if len(counts) == 1 else f"{min(counts)} to {max(counts)}"
-    return f"{told} at a time (in each command)"
+    number = str(min(counts)) if len(counts) == 1 else f"{min(counts)} to {max(counts)}"
+    return f"{number} at a time (in each command)"
 
 
 def _count(spans_N2: Spans, min_seconds: float = 0.0, max_seconds: float = np.inf) -> int:

@@ -1,6 +1,6 @@
-"""Timelines composed from captioned clips as a data set: training without end, fixed sets for all that is judged.
+"""Timelines composed from captioned clips as a data set: endless for training, fixed sets for testing.
 
-The sets are written under OUT/data, the same by every sitting and on every machine.
+The sets are written under OUT/data, the same by every run and on every machine.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class TimelineData(PreparedData):
         """The clips with all their streams."""
         found = ClipCollection.read(self.clips, features=self.inputs.features)
         if found.features is None:
-            raise InputError(f"{self.clips}: has no features.npy; extract some from its clips, for --features")
+            raise InputError(f"{self.clips}: has no features.npy; extract features of its clips, for --features")
         return found
 
     @property
@@ -60,7 +60,7 @@ class TimelineData(PreparedData):
         return {"files": {"clips.json": self.digest}, "features": features}
 
     def training(self, row: Row) -> Files:
-        """Timelines without end, or a fixed set of them."""
+        """Endless timelines, or a fixed set of them."""
         if row.fixed_set:
             fixed = self._set("train", row.streams)
             return DataFiles(fixed.references, fixed.features)
@@ -84,10 +84,10 @@ class TimelineData(PreparedData):
         """A fixed set of the part of train that is set aside."""
         return self._set("dev", None)
 
-    def learnt(self) -> tuple[Annotations, FeatureSource]:
+    def for_baselines(self) -> tuple[Annotations, FeatureSource]:
         """The first timelines of the training split."""
         generator = TimelineGenerator(self.collection, self.split("train"), seed=0)
-        composed = ComposedFeatures(generator, self.count("learnt") or 0)
+        composed = ComposedFeatures(generator, self.count("baselines") or 0)
         return composed.annotations(ANNOTATORS), composed
 
     def _set(self, part: str, streams: int | None) -> EventSet:

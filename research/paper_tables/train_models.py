@@ -1,19 +1,28 @@
 """Train the models that tables need, several at a time on one device, each resumable and done once.
 
-Needs torch, numpy and safetensors alone. What a run says goes to `train.log` in its folder; a run that fails is told
-and the others go on.
+Needs torch, numpy and safetensors alone. Each of several runs has a process of its own, so that one that is killed
+takes no other with it. The messages of a run go to `train.log` in its folder; a run that fails is reported and the
+others continue.
 """
 
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
+import os
+import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from statistics import median
+from threading import Thread
+from typing import TypeVar
 
 from densevid.device import describe_device
 from densevid.errors import InputError, one_line
@@ -22,13 +31,16 @@ from densevid.progress import duration
 from densevid.training.logging import read_metrics
 from densevid.training.run import TrainingJob, pick_device, train
 from densevid.training.run_folder import RunFolder
-from research.paper_tables.caption_gradient import write_gradient
+from research.paper_tables.measure_models import write_gradient
 from research.paper_tables.model_runs import TRAINED, ModelRun
 from research.paper_tables.prepared_data import Files, PreparedData
-from research.paper_tables.run_processes import finished
 
 LOG = "train.log"
+LONGEST = 2000  # characters of an answer: it must fit in a pipe that nobody reads until the process has ended
 Report = Callable[[str], None]
+Item = TypeVar("Item")
+Work = Callable[[Item], str | None]
+Running = tuple[BaseProcess, Connection, Item]
 
 
 @dataclass(frozen=True)
@@ -43,7 +55,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Training:
-    """One run with its files, as it travels to a process."""
+    """One run with its files; picklable."""
 
     run: ModelRun
     training: Files
@@ -52,7 +64,7 @@ class Training:
     limit_steps: int | None = None
 
     def job(self) -> TrainingJob:
-        """What `densevid train` would do."""
+        """The job of `densevid train`."""
         return TrainingJob(
             config=self.run.config,
             training=self.training,
@@ -69,7 +81,7 @@ class Training:
 def train_all(
     runs: Sequence[ModelRun], data: PreparedData, machine: Machine, limit: int | None, report: Report
 ) -> list[str]:
-    """Train what is not trained yet, first those that others start from; what failed, a line each."""
+    """Train what is not trained yet, first the models that others start from; return a line for each failure."""
     failed: list[str] = []
     for wave in (False, True):
         todo = [run for run in runs if (run.start_from is not None) == wave and not _done(run)]
@@ -95,7 +107,7 @@ def _train_together(trainings: Sequence[Training], parallel: int, report: Report
 
 
 def train_one(training: Training) -> str | None:
-    """Train one model to its end and note how long it took; what went wrong, if anything."""
+    """Train one model to its end and record how long it took; return the error, if any."""
     import torch
 
     run, machine = training.run, training.machine
@@ -117,7 +129,7 @@ def train_one(training: Training) -> str | None:
 
 
 def note_failure(run: ModelRun, error: Exception) -> str:
-    """Where an error came from goes to the log of a run, and what it is to the user, on one line."""
+    """Append the traceback of an error to the log of a run; return the error on one line."""
     with contextlib.suppress(OSError), log_of(run).open("a", encoding="utf-8") as file:
         traceback.print_exception(error, file=file)
     text = one_line(error)
@@ -125,17 +137,17 @@ def note_failure(run: ModelRun, error: Exception) -> str:
 
 
 def log_of(run: ModelRun) -> Path:
-    """Where the last that a run said is."""
+    """The file of a run's last messages."""
     return _early_log(run) if _early_log(run).exists() else run.folder / LOG
 
 
 def _early_log(run: ModelRun) -> Path:
-    """Where a run says it at first: its folder must be empty when it begins."""
+    """The log while a run starts: its folder must be empty then."""
     return run.folder.parent / f".seed-{run.seed}.log"
 
 
 def _keep_log(run: ModelRun) -> None:
-    """Put it where it belongs, once the run has begun."""
+    """Move the log into the run's folder, once the run has started."""
     early = _early_log(run)
     if early.exists() and RunFolder(run.folder).config.exists():
         with contextlib.suppress(OSError), (run.folder / LOG).open("a", encoding="utf-8") as whole:
@@ -144,14 +156,14 @@ def _keep_log(run: ModelRun) -> None:
 
 
 def training_facts(training: Training) -> dict[str, object]:
-    """How long the run took, over all its sittings and without start-up, and on what."""
+    """How long the run took, over all its resumptions and without start-up, and on what device."""
     run = training.run
     rows = [row for row in read_metrics(RunFolder(run.folder).metrics) if row["seconds"]]
     rates = [float(row["samples_per_second"]) for row in rows if row["split"] == "training"]
     return {
         "row": run.row.name,
         "seed": run.seed,
-        "seconds": sitting_seconds([float(row["seconds"]) for row in rows]),
+        "seconds": total_seconds([float(row["seconds"]) for row in rows]),
         "steps": max((int(row["step"]) for row in rows), default=0),
         "samples_per_second": median(rates) if rates else None,
         "parallel": training.machine.parallel,
@@ -160,7 +172,80 @@ def training_facts(training: Training) -> dict[str, object]:
     }
 
 
-def sitting_seconds(seconds: Sequence[float]) -> float:
-    """The clock of a run starts anew with every sitting: the sum of the last reading of each."""
+def total_seconds(seconds: Sequence[float]) -> float:
+    """The sum over resumptions: the clock starts anew with each, so the last reading of every one counts."""
     ends = [now for now, later in zip(seconds, [*seconds, 0.0][1:], strict=True) if later < now]
     return sum(ends)
+
+
+def finished(work: Work[Item], items: Sequence[Item], at_once: int) -> Iterator[tuple[Item, str | None]]:
+    """Do the work for each item, one at a time in this process, or several at a time in processes of their own.
+
+    Args:
+        work: Returns what went wrong, or None.
+        items: What to do it for.
+        at_once: How many processes run at a time.
+
+    Yields:
+        Each item with its error, as they finish.
+    """
+    if at_once == 1:
+        for item in items:
+            yield item, work(item)
+        return
+    waiting, running = list(reversed(items)), dict[int, Running[Item]]()
+    try:
+        while waiting or running:
+            while waiting and len(running) < at_once:
+                process, answer, item = _started(work, waiting.pop())
+                running[process.sentinel] = process, answer, item
+            ended = set(wait(list(running)))
+            for sentinel in [one for one in running if one in ended]:
+                process, answer, item = running.pop(sentinel)
+                yield item, _outcome(process, answer)
+    finally:
+        for process, _, _ in running.values():  # only where this was left early: interrupted, or by an error
+            process.terminate()
+
+
+def _started(work: Work[Item], item: Item) -> Running[Item]:
+    spawn = multiprocessing.get_context("spawn")
+    answer, sender = spawn.Pipe(duplex=False)
+    process = spawn.Process(target=_run, args=(work, item, sender, os.getpid()))  # no daemon: it may have workers
+    process.start()
+    sender.close()
+    return process, answer, item
+
+
+def _run(work: Work[Item], item: Item, sender: Connection, parent: int) -> None:
+    end_with(parent)
+    with suppress(KeyboardInterrupt):  # which the parent reports
+        try:
+            error = work(item)
+        except Exception as failure:
+            error = f"{type(failure).__name__}: {one_line(failure)}"
+        sender.send(None if error is None else error[:LONGEST])
+
+
+def _outcome(process: BaseProcess, answer: Connection) -> str | None:
+    """The error that a process sent, or how it died before it could."""
+    process.join()
+    with answer, suppress(EOFError):
+        error: str | None = answer.recv()
+        return error
+    code = process.exitcode or 0
+    if code < 0:
+        hint = ", as when memory runs out" if -code == signal.SIGKILL else ""
+        return f"its process was killed by {signal.Signals(-code).name}{hint}"
+    return f"its process ended with code {code}"
+
+
+def end_with(parent: int) -> None:
+    """Let this process end soon after its parent; otherwise a run whose command was killed would continue."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(1)
+
+    Thread(target=watch, daemon=True).start()

@@ -1,8 +1,8 @@
-r"""What summaries are worth, on timelines composed from captioned clips: against the N best by score, and how sure.
+r"""Measure summaries on timelines composed from captioned clips: against the N best by score, and their calibration.
 
-Confidence is fitted on timelines of --fit-split, everything else is measured on those of --split: F1 and SODA_c of the
-summaries and of as many events of each video by score alone; the reliability of their confidence, with a picture; and
-how many events of long videos stay when the windows over them lie elsewhere.
+The confidence is fitted on timelines of --fit-split, everything else is measured on those of --split: F1 and SODA_c of
+the summaries and of as many events of each video by score alone; the reliability of their confidence, with a picture;
+and how many events of long videos remain when the windows over them lie elsewhere.
 
   python -m research.reports.summaries --model RUN/model --clips CLIPS --out report
   python -m research.reports.summaries --model RUN/model --clips CLIPS --split train-dev --fit-split train-fit \
@@ -12,6 +12,7 @@ how many events of long videos stay when the windows over them lie elsewhere.
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +23,7 @@ import torch
 from torch import Tensor
 
 from densevid.checkpoint import load_model, model_files
-from densevid.errors import run_main
+from densevid.cli import run_program
 from densevid.evaluation.evaluate import evaluate
 from densevid.events import Event
 from densevid.inference.captioner import Captioner
@@ -40,7 +41,7 @@ from research.baselines.spans import ScoredSpans, top_n_f1
 
 ANNOTATORS = 5
 STAYS_IOU = 0.8
-Told = list[list[Event]]
+Predictions = list[list[Event]]
 
 
 @dataclass(frozen=True)
@@ -51,36 +52,36 @@ class Timelines:
 
     @classmethod
     def of(cls, collection: ClipCollection, split: str, count: int) -> Timelines:
-        """The first of a split."""
+        """The first timelines of a split."""
         generator = TimelineGenerator(collection, split, seed=0)
         return cls([generator.video(index) for index in range(count)])
 
     @property
     def tracks(self) -> dict[str, FeatureTrack]:
-        """By name."""
+        """Tracks by video."""
         return {each.video: each.track for each in self.videos}
 
     @property
     def truth(self) -> dict[str, list[Event]]:
-        """By name, each event once."""
+        """Events by video, each once."""
         return {each.video: [Event(*each.plan.span(event), "") for event in each.plan.events] for each in self.videos}
 
     def references(self) -> list[dict[str, Any]]:
-        """One file an annotator."""
+        """One reference file for each annotator."""
         return [{each.video: _entry(each, number) for each in self.videos} for number in range(ANNOTATORS)]
 
 
 def _entry(timeline: Timeline, annotator: int) -> dict[str, Any]:
-    told = [event for event in timeline.plan.events if len(event.sentences) > annotator]
+    captioned = [event for event in timeline.plan.events if len(event.sentences) > annotator]
     return {
         "duration": timeline.plan.seconds,
-        "timestamps": [list(timeline.plan.span(event)) for event in told],
-        "sentences": [event.sentences[annotator] for event in told],
+        "timestamps": [list(timeline.plan.span(event)) for event in captioned],
+        "sentences": [event.sentences[annotator] for event in captioned],
     }
 
 
-def best_by_score(captioner: Captioner, tracks: Sequence[FeatureTrack], counts: Sequence[int]) -> Told:
-    """So many events of each video, by score alone, after the paper's suppression."""
+def best_by_score(captioner: Captioner, tracks: Sequence[FeatureTrack], counts: Sequence[int]) -> Predictions:
+    """So many events of each video, by score alone, after non-maximum suppression."""
     left = iter(counts)
 
     def first(selection: Selection) -> Selection:
@@ -90,19 +91,18 @@ def best_by_score(captioner: Captioner, tracks: Sequence[FeatureTrack], counts: 
     return list(captioner.caption_many(tracks, choose=first))
 
 
-def scores(told: Told, timelines: Timelines) -> dict[str, float]:
+def scores(predictions: Predictions, timelines: Timelines) -> dict[str, float]:
     """F1 over the tIoUs from .5 to .95, and SODA_c (the best annotator's), in percent."""
     truth = [np.array([[event.start, event.end] for event in events]) for events in timelines.truth.values()]
-    spans = [_spans(events) for events in told]
-    rows = {
-        each.video: [event.as_row() for event in events] for each, events in zip(timelines.videos, told, strict=True)
-    }
+    spans = [_spans(events) for events in predictions]
+    pairs = zip(timelines.videos, predictions, strict=True)
+    rows = {each.video: [event.as_row() for event in events] for each, events in pairs}
     submission = {"version": "VERSION 1.0", "results": rows, "external_data": {}}
     result = evaluate(submission, timelines.references(), metrics=("soda",))
     assert result.soda is not None
     return {
-        "events a video": sum(map(len, told)) / len(told),
-        "F1": 100 * top_n_f1(spans, truth, max(map(len, told))),
+        "events a video": sum(map(len, predictions)) / len(predictions),
+        "F1": 100 * top_n_f1(spans, truth, max(map(len, predictions))),
         "SODA_c": 100 * result.soda.tables["c"]["multi"].means()["f1"],
     }
 
@@ -112,17 +112,17 @@ def _spans(events: Sequence[Event]) -> ScoredSpans:
     return ScoredSpans(spans_N2, np.array([event.score for event in events]))
 
 
-def reliability(told: Told, timelines: Timelines) -> Reliability:
+def reliability(predictions: Predictions, timelines: Timelines) -> Reliability:
     """The confidence of all events against whether they are right."""
     right = [
         right_steps(torch.from_numpy(track.clock.steps(_spans(events).spans_N2)), track, truth).numpy()
-        for events, track, truth in zip(told, timelines.tracks.values(), timelines.truth.values(), strict=True)
+        for events, track, truth in zip(predictions, timelines.tracks.values(), timelines.truth.values(), strict=True)
     ]
-    return Reliability.of([event.score for events in told for event in events], np.concatenate(right))
+    return Reliability.of([event.score for events in predictions for event in events], np.concatenate(right))
 
 
 def draw(path: Path, curves: Mapping[str, Reliability]) -> None:
-    """Said against so, a dot a bin, its size the number of events in it."""
+    """Draw accuracy over confidence, a dot for each bin, its size the number of events in it."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -143,13 +143,23 @@ def draw(path: Path, curves: Mapping[str, Reliability]) -> None:
     pyplot.close(figure)
 
 
-def staying(teller: LongVideoCaptioner, timelines: Timelines, minutes: float, most: int) -> dict[str, float]:
-    """Long videos, told whole and told without their first quarter of a window: how many events after it stay."""
-    cut, stayed, events = teller.window // 4, 0, 0
+def stability(captioner: LongVideoCaptioner, timelines: Timelines, minutes: float, most: int) -> dict[str, float]:
+    """How many events of long videos remain when their first quarter of a window is cut off.
+
+    Args:
+        captioner: Reads whole videos by windows.
+        timelines: They are joined to long videos.
+        minutes: The length of these.
+        most: How many of them at most.
+
+    Returns:
+        Hours, events after the cut, and the percentage of them that remain.
+    """
+    cut, stayed, events = captioner.window // 4, 0, 0
     long_tracks = _long_tracks(timelines, minutes, most)
     for track in long_tracks:
         later = FeatureTrack(track.values[cut:], track.clock, track.streams, track.recipe)
-        whole, rest = (_steps(teller, each) for each in (track, later))
+        whole, rest = (_steps(captioner, each) for each in (track, later))
         whole = whole[whole[:, 0] >= cut] - cut
         stayed += int((temporal_iou(whole, rest) >= STAYS_IOU).any(dim=1).sum())
         events += len(whole)
@@ -166,44 +176,46 @@ def _long_tracks(timelines: Timelines, minutes: float, most: int) -> list[Featur
     return [FeatureTrack(piece, first.clock, first.streams, first.recipe) for piece in pieces]
 
 
-def _steps(teller: LongVideoCaptioner, track: FeatureTrack) -> Tensor:
-    (events,) = teller.caption_many([track])
+def _steps(captioner: LongVideoCaptioner, track: FeatureTrack) -> Tensor:
+    (events,) = captioner.caption_many([track])
     return torch.from_numpy(track.clock.steps(_spans(events).spans_N2))
 
 
-def report(arguments: argparse.Namespace, say: Callable[[str], None] = print) -> dict[str, Any]:
-    """Measure everything; the figures as they are written."""
+def measure(arguments: argparse.Namespace, report: Callable[[str], None] = print) -> dict[str, Any]:
+    """Measure everything; return the figures as they are written."""
     loaded = load_model(arguments.model)
     config = loaded.config.with_settings([*arguments.set, "inference.read=first-window"])
     captioner = Captioner(replace(loaded, config=config), device=arguments.device)
     collection = ClipCollection.read(arguments.clips)
-    fitting, asked = (
+    fitting, test = (
         Timelines.of(collection, split, arguments.videos) for split in (arguments.fit_split, arguments.split)
     )
     calibration = fit_calibration(captioner, fitting.tracks, fitting.truth)
-    teller = LongVideoCaptioner(
+    summarizer = LongVideoCaptioner(
         captioner, summary=SummaryRules.of(config.inference, config.model.window), calibration=calibration
     )
-    figures = {"calibration": calibration.as_table(), **worth(teller, asked, arguments.out, say)}
-    teller.reads_all = True
-    figures["long videos"] = staying(teller, asked, arguments.long_minutes, arguments.long_videos)
-    say("long videos: " + _line(figures["long videos"]))
+    figures = {"calibration": calibration.as_table(), **summary_scores(summarizer, test, arguments.out, report)}
+    summarizer.reads_all = True
+    figures["long videos"] = stability(summarizer, test, arguments.long_minutes, arguments.long_videos)
+    report("long videos: " + _line(figures["long videos"]))
     return figures
 
 
-def worth(teller: LongVideoCaptioner, asked: Timelines, out: Path, say: Callable[[str], None]) -> dict[str, Any]:
+def summary_scores(
+    summarizer: LongVideoCaptioner, test: Timelines, out: Path, report: Callable[[str], None]
+) -> dict[str, Any]:
     """Summaries against the same number of events by score alone, and how reliable their confidence is."""
-    tracks = list(asked.tracks.values())
-    told = list(teller.caption_many(tracks))
-    by_score = best_by_score(teller.captioner, tracks, [len(events) for events in told])
+    tracks = list(test.tracks.values())
+    summaries = list(summarizer.caption_many(tracks))
+    by_score = best_by_score(summarizer.captioner, tracks, [len(events) for events in summaries])
     figures: dict[str, Any] = {}
-    for name, events in (("summary", told), ("best by score", by_score)):
-        figures[name] = scores(events, asked)
-        say(f"{name}: {_line(figures[name])}")
-    curves = {"confidence": reliability(told, asked), "score as it is": reliability(by_score, asked)}
+    for name, events in (("summary", summaries), ("best by score", by_score)):
+        figures[name] = scores(events, test)
+        report(f"{name}: {_line(figures[name])}")
+    curves = {"confidence": reliability(summaries, test), "score as it is": reliability(by_score, test)}
     for name, curve in curves.items():
         figures[f"expected calibration error of the {name}"] = curve.expected_error
-        say(f"expected calibration error of the {name}: {curve.expected_error:.3f}")
+        report(f"expected calibration error of the {name}: {curve.expected_error:.3f}")
     draw(out / "reliability.png", curves)
     return figures
 
@@ -212,9 +224,8 @@ def _line(figures: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {value:.4g}" for name, value in figures.items())
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Parse, measure, write."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
     parser.add_argument("--model", type=Path, required=True, metavar="MODEL_DIR", help="a trained model")
     parser.add_argument("--clips", type=Path, required=True, metavar="CLIPS", help="a collection of captioned clips")
     parser.add_argument("--fit-split", default="train-dev", metavar="SPLIT", help="fits the confidence (train-dev)")
@@ -225,13 +236,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change an inference setting")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="figures.json and reliability.png")
-    args = parser.parse_args(arguments)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure and write."""
     require_writable(args.out / "figures.json")
-    figures = report(args)
+    figures = measure(args)
     block = provenance(inputs=[*model_files(args.model), args.clips / "clips.json"])
     write_json(args.out / "figures.json", {**figures, "provenance": block})
     return 0
 
 
 if __name__ == "__main__":
-    run_main(main)
+    sys.exit(run_program("python -m research.reports.summaries", __doc__, add_arguments, run))

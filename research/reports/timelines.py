@@ -1,4 +1,4 @@
-"""What composed timelines are like: whether a step gives a border away, how events lie, what unlearned proposals find.
+"""Describe composed timelines: whether a single step reveals a border, how events lie, what trivial baselines find.
 
 Prints the figures of docs/timelines.md.
 
@@ -9,6 +9,7 @@ Prints the figures of docs/timelines.md.
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from densevid.errors import run_main
+from densevid.cli import run_program
 from densevid.timelines.clips import ClipCollection
 from densevid.timelines.compose import Timeline, TimelineGenerator
 from densevid.timelines.export import near_duplicates
@@ -47,7 +48,7 @@ def labelled_steps(timelines: Sequence[Timeline]) -> tuple[FloatArray, Bools]:
 
 
 def linear_probe(values_NF: FloatArray, first_N: Bools, ridge: float = 1.0) -> FloatArray:
-    """The direction that tells two classes with one covariance apart best (Fisher), a little regularised."""
+    """The direction that separates two classes with one covariance best (Fisher), slightly regularized."""
     centred_NF = values_NF - values_NF.mean(axis=0)
     scale_F = centred_NF.std(axis=0)
     centred_NF = centred_NF / scale_F
@@ -109,7 +110,7 @@ def dissolve_rates(plans: Sequence[TimelinePlan]) -> tuple[float, float]:
 
 
 def shots_of_events(plans: Sequence[TimelinePlan]) -> tuple[Counts, Counts]:
-    """Of all events: the shots that are seen in the whole span, and those while no other event is (0: never alone)."""
+    """Of all events: the shots in the whole span, and those while no other event is there (0: never alone)."""
     whole, alone = [], []
     for plan in plans:
         shot_T = np.repeat(np.arange(len(plan.shots)), [shot.ticks for shot in plan.shots])
@@ -122,18 +123,18 @@ def shots_of_events(plans: Sequence[TimelinePlan]) -> tuple[Counts, Counts]:
 
 def report(collection: ClipCollection, train: str, split: str, videos: int, layouts: LayoutTable | None) -> None:
     """Print everything."""
-    learning, asking = (TimelineGenerator(collection, name, seed=0) for name in (train, split))
-    seen = [learning.video(index) for index in range(videos)]
+    training, tested = (TimelineGenerator(collection, name, seed=0) for name in (train, split))
+    seen = [training.video(index) for index in range(videos)]
     begin = time.process_time()
-    asked = [asking.video(index) for index in range(videos)]
+    test = [tested.video(index) for index in range(videos)]
     rate = videos / (time.process_time() - begin)
     print(f"{videos} timelines of {split}, made at {rate:,.0f} a second of one core's time")
-    for name, timelines in ((train, seen), (split, asked)):
+    for name, timelines in ((train, seen), (split, test)):
         _print_footage(name, [timeline.plan for timeline in timelines])
-    _print_probe(labelled_steps(seen), labelled_steps(asked), train, split)
+    _print_probe(labelled_steps(seen), labelled_steps(test), train, split)
     if layouts is not None:
-        _print_layouts(asked, layouts)
-    _print_recall(asked[:100], PriorGrid.fit(training_fractions_of([timeline.plan for timeline in seen])))
+        _print_layouts(test, layouts)
+    _print_recall(test[:100], PriorGrid.fit(training_fractions_of([timeline.plan for timeline in seen])))
     alike = near_duplicates(collection, split)
     print(f"clips of {split} that look like one outside it (cosine .9 or more): {len(alike)}")
 
@@ -147,49 +148,51 @@ def _print_footage(split: str, plans: Sequence[TimelinePlan]) -> None:
     print(f"{split}: shots of an event, over its whole span {shares}, {more}; alone at most {alone_E.max()}")
 
 
-def _print_probe(seen: tuple[FloatArray, Bools], asked: tuple[FloatArray, Bools], train: str, split: str) -> None:
-    print("first step of an event, told from a single step (area under curve, chance .5)")
-    print(f"  linear probe, learned on {train}: {area_under_curve(asked[0] @ linear_probe(*seen), asked[1]):.3f}")
-    half = len(asked[0]) // 2
-    direction = linear_probe(asked[0][:half], asked[1][:half])
-    same = area_under_curve(asked[0][half:] @ direction, asked[1][half:])
-    print(f"  linear probe, learned on other videos of {split}, made of the same clips: {same:.3f}")
-    print(f"  norm alone: {area_under_curve(asked[0][:, -1], asked[1]):.3f}")
+def _print_probe(seen: tuple[FloatArray, Bools], test: tuple[FloatArray, Bools], train: str, split: str) -> None:
+    print("first step of an event, predicted from a single step (area under curve, chance .5)")
+    print(f"  linear probe, trained on {train}: {area_under_curve(test[0] @ linear_probe(*seen), test[1]):.3f}")
+    half = len(test[0]) // 2
+    direction = linear_probe(test[0][:half], test[1][:half])
+    same = area_under_curve(test[0][half:] @ direction, test[1][half:])
+    print(f"  linear probe, trained on other videos of {split}, made of the same clips: {same:.3f}")
+    print(f"  norm alone: {area_under_curve(test[0][:, -1], test[1]):.3f}")
 
 
-def _print_layouts(asked: Sequence[Timeline], layouts: LayoutTable) -> None:
-    spans_V = [np.array([[e.start, e.end] for e in t.plan.events]) / t.plan.ticks for t in asked]
-    ours = layout_figures([t.plan.seconds for t in asked], spans_V)
+def _print_layouts(test: Sequence[Timeline], layouts: LayoutTable) -> None:
+    spans_V = [np.array([[e.start, e.end] for e in t.plan.events]) / t.plan.ticks for t in test]
+    ours = layout_figures([t.plan.seconds for t in test], spans_V)
     print("layout: mean in the annotations, mean here, distance of the distributions")
     for name, real in layout_figures(layouts.seconds_V, layouts.spans_V).items():
         print(f"  {name}: {real.mean():.3g}, {ours[name].mean():.3g}, {distance(real, ours[name]):.2f}")
 
 
-def _print_recall(asked: Sequence[Timeline], grid: PriorGrid) -> None:
-    truth = [np.array([t.plan.span(event) for event in t.plan.events]) for t in asked]
+def _print_recall(test: Sequence[Timeline], grid: PriorGrid) -> None:
+    truth = [np.array([t.plan.span(event) for event in t.plan.events]) for t in test]
     found: dict[str, list[ScoredSpans]] = {
-        "whole video": [whole_video(t.plan.seconds) for t in asked],
-        "prior grid": [grid.spans(t.plan.seconds) for t in asked],
-        "change points": [change_points(t.track) for t in asked],
+        "whole video": [whole_video(t.plan.seconds) for t in test],
+        "prior grid": [grid.spans(t.plan.seconds) for t in test],
+        "change points": [change_points(t.track) for t in test],
     }
-    usual = max(1, round(sum(map(len, truth)) / len(truth)))
-    cuts = sum(len(t.plan.shots) - 1 for t in asked) / len(asked)
-    print(f"proposals on {len(asked)} timelines ({cuts:.1f} cuts each), average recall at {ALLOWED}, F1 of {usual}")
+    count = max(1, round(sum(map(len, truth)) / len(truth)))
+    cuts = sum(len(t.plan.shots) - 1 for t in test) / len(test)
+    print(f"proposals on {len(test)} timelines ({cuts:.1f} cuts each), average recall at {ALLOWED}, F1 of {count}")
     for name, spans in found.items():
         recall = "  ".join(f"{average_recall(spans, truth, allowed):.3f}" for allowed in ALLOWED)
-        print(f"  {name}: {recall}  F1 {top_n_f1(spans, truth, usual):.3f}")
+        print(f"  {name}: {recall}  F1 {top_n_f1(spans, truth, count):.3f}")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Parse and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
     parser.add_argument("folder", metavar="CLIPS")
     parser.add_argument("--features", type=Path, metavar="STORE", help="features that were extracted from the clips")
     parser.add_argument("--train", default="train", metavar="SPLIT")
     parser.add_argument("--split", default="val", metavar="SPLIT")
     parser.add_argument("--videos", type=int, default=500, metavar="N")
     parser.add_argument("--layouts", metavar="FILE")
-    args = parser.parse_args(arguments)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the report."""
     layouts = LayoutTable.from_annotations(args.layouts) if args.layouts else None
     collection = ClipCollection.read(args.folder, features=args.features)
     report(collection, args.train, args.split, args.videos, layouts)
@@ -197,4 +200,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    run_main(main)
+    sys.exit(run_program("python -m research.reports.timelines", __doc__, add_arguments, run))

@@ -1,8 +1,8 @@
-"""How much of what people say of a clip its features can tell: what limits a captioner, measured without one.
+"""How well features predict the words of captions: what limits a captioner, measured without one.
 
-Of every clip the features are averaged, and for the words that people use most the share of them who use each is
-foretold by ridge regression and by a Gaussian kernel, the two strongest readers that need no luck. A captioner that
-draws many sentences foretells shares, too. Where it is as good as they are, better sentences need other features.
+The features of a clip are averaged, and for the most frequent words the share of annotators who use each is predicted
+by ridge regression and by a Gaussian kernel, two strong and deterministic predictors. A captioner that samples many
+sentences predicts shares, too. Where it is as good as they are, better sentences need other features.
 
   python -m research.reports.word_limits CLIPS --learn train-fit --on train-dev [--model MODEL]
 """
@@ -10,6 +10,7 @@ draws many sentences foretells shares, too. Where it is as good as they are, bet
 from __future__ import annotations
 
 import argparse
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from densevid.cli import run_program
 from densevid.data.vocabulary import tokenize
 from densevid.timelines.clips import Clip, ClipCollection
 from densevid.timelines.sources import ClipFeatures
@@ -27,18 +29,18 @@ if TYPE_CHECKING:
     from densevid.checkpoint import LoadedModel
 
 Floats = npt.NDArray[np.float64]
-WORDS = 400  # the most frequent in what is learnt from
-OFTEN = 0.1  # a word counts for a clip in this choice if such a share of people use it
-SAID = 0.3  # a clip is one of a word's if such a share of people use it
+WORDS = 400  # the most frequent in the training clips
+OFTEN = 0.1  # a word counts for a clip in this choice if such a share of annotators use it
+POSITIVE = 0.3  # a clip is a positive example of a word if such a share of annotators use it
 RIDGES = tuple(10.0**power for power in np.arange(-3.0, 2.1, 0.5))
 NARROW = (0.5, 1.0, 2.0, 4.0)  # of kernels, in units of the vectors' length
 FOLDS = 5
-DRAWN = 80  # sentences of a captioner
+SAMPLES = 80  # sentences of a captioner
 
 
 @dataclass(frozen=True)
 class Fit:
-    """How well shares were foretold: explained variance, and mean average precision over words."""
+    """How well shares were predicted: explained variance, and mean average precision over words."""
 
     explained: float
     precision: float
@@ -59,21 +61,22 @@ def frequent_words(clips: Sequence[Clip]) -> list[str]:
     """The words that belong to the most clips."""
     counts: Counter[str] = Counter()
     for clip in clips:
-        said = Counter(word for sentence in clip.captions for word in set(tokenize(sentence)))
-        counts.update(word for word, count in said.items() if count >= OFTEN * len(clip.captions))
+        used = Counter(word for sentence in clip.captions for word in set(tokenize(sentence)))
+        counts.update(word for word, count in used.items() if count >= OFTEN * len(clip.captions))
     return [word for word, _ in counts.most_common(WORDS)]
 
 
-def judged(foretold_CW: Floats, truth_CW: Floats, usual_W: Floats) -> Fit:
-    """Against the truth; the usual shares explain nothing."""
-    explained = 1 - np.square(foretold_CW - truth_CW).sum() / np.square(truth_CW - usual_W).sum()
-    said_CW = truth_CW >= SAID
-    found = [_average_precision(foretold_CW[:, word], said_CW[:, word]) for word in np.flatnonzero(said_CW.sum(0) > 1)]
+def fit_of(predicted_CW: Floats, truth_CW: Floats, mean_W: Floats) -> Fit:
+    """Compare predicted shares with the truth; the mean shares of the training clips explain nothing."""
+    explained = 1 - np.square(predicted_CW - truth_CW).sum() / np.square(truth_CW - mean_W).sum()
+    positive_CW = truth_CW >= POSITIVE
+    words = np.flatnonzero(positive_CW.sum(0) > 1)
+    found = [_average_precision(predicted_CW[:, word], positive_CW[:, word]) for word in words]
     return Fit(float(explained), float(np.mean(found)))
 
 
-def _average_precision(score_C: Floats, said_C: npt.NDArray[np.bool_]) -> float:
-    hit_C = said_C[np.argsort(-score_C, kind="stable")]
+def _average_precision(score_C: Floats, positive_C: npt.NDArray[np.bool_]) -> float:
+    hit_C = positive_C[np.argsort(-score_C, kind="stable")]
     return float((np.cumsum(hit_C) / np.arange(1, len(hit_C) + 1))[hit_C].mean())
 
 
@@ -90,40 +93,52 @@ def gaussian(first_CF: Floats, second_DF: Floats, narrow: float) -> Floats:
 
 
 def predict(kernel_CC: Floats, kernel_DC: Floats, share_CW: Floats, ridges: Sequence[float]) -> list[Floats]:
-    """Shares of other clips from those of the learnt ones: kernel ridge regression around the mean, for each ridge."""
-    usual_W, scale = share_CW.mean(0), np.trace(kernel_CC) / len(kernel_CC)
+    """Kernel ridge regression around the mean.
+
+    Args:
+        kernel_CC: The kernel among the training clips.
+        kernel_DC: The kernel of other clips with them.
+        share_CW: The shares of the training clips.
+        ridges: The strengths of the regularization.
+
+    Returns:
+        The shares of the other clips, for each ridge.
+    """
+    mean_W, scale = share_CW.mean(0), np.trace(kernel_CC) / len(kernel_CC)
     value_E, vector_CE = np.linalg.eigh(kernel_CC)
-    seen_DE, told_EW = kernel_DC @ vector_CE, vector_CE.T @ (share_CW - usual_W)
-    return [seen_DE @ (told_EW / (value_E + ridge * scale)[:, None]) + usual_W for ridge in ridges]
+    basis_DE, target_EW = kernel_DC @ vector_CE, vector_CE.T @ (share_CW - mean_W)
+    return [basis_DE @ (target_EW / (value_E + ridge * scale)[:, None]) + mean_W for ridge in ridges]
 
 
 def best_ridge(kernel_CC: Floats, share_CW: Floats) -> tuple[float, float]:
-    """The error of held-out folds of what is learnt from, and the ridge that has the least of it."""
+    """The least error on held-out folds of the training clips, and its ridge."""
     fold_C, error_R = np.arange(len(share_CW)) % FOLDS, np.zeros(len(RIDGES))
     for fold in range(FOLDS):
         out_C, in_C = fold_C == fold, fold_C != fold
         kernels = kernel_CC[np.ix_(in_C, in_C)], kernel_CC[np.ix_(out_C, in_C)]
-        error_R += [np.square(told - share_CW[out_C]).sum() for told in predict(*kernels, share_CW[in_C], RIDGES)]
+        error_R += [
+            np.square(predicted - share_CW[out_C]).sum() for predicted in predict(*kernels, share_CW[in_C], RIDGES)
+        ]
     best = int(error_R.argmin())
     return float(error_R[best]), RIDGES[best]
 
 
-def readers(mean_CF: Floats, mean_DF: Floats, share_CW: Floats) -> dict[str, Floats]:
-    """What each reader foretells of the clips that are judged; its settings are chosen within what it learns from."""
-    learnt_CF, asked_DF = (mean / np.linalg.norm(mean, axis=1, keepdims=True) for mean in (mean_CF, mean_DF))
-    linear_CC = linear(learnt_CF, learnt_CF)
+def predictors(mean_CF: Floats, mean_DF: Floats, share_CW: Floats) -> dict[str, Floats]:
+    """The shares that each predictor gives the test clips (D); its settings are chosen on the training clips (C)."""
+    train_CF, test_DF = (mean / np.linalg.norm(mean, axis=1, keepdims=True) for mean in (mean_CF, mean_DF))
+    linear_CC = linear(train_CF, train_CF)
     ridge = best_ridge(linear_CC, share_CW)[1]
-    choices = [(*best_ridge(gaussian(learnt_CF, learnt_CF, narrow), share_CW), narrow) for narrow in NARROW]
+    choices = [(*best_ridge(gaussian(train_CF, train_CF, narrow), share_CW), narrow) for narrow in NARROW]
     _, soft, narrow = min(choices)
-    kernels = gaussian(learnt_CF, learnt_CF, narrow), gaussian(asked_DF, learnt_CF, narrow)
+    kernels = gaussian(train_CF, train_CF, narrow), gaussian(test_DF, train_CF, narrow)
     return {
-        "ridge regression": predict(linear_CC, linear(asked_DF, learnt_CF), share_CW, [ridge])[0],
+        "ridge regression": predict(linear_CC, linear(test_DF, train_CF), share_CW, [ridge])[0],
         "Gaussian kernel": predict(*kernels, share_CW, [soft])[0],
     }
 
 
-def drawn_shares(loaded: LoadedModel, source: ClipFeatures, videos: Sequence[str], words: Sequence[str]) -> Floats:
-    """The share of sentences, drawn from a captioner for each clip as a whole, that use a word."""
+def sampled_shares(loaded: LoadedModel, source: ClipFeatures, videos: Sequence[str], words: Sequence[str]) -> Floats:
+    """The share of sentences, sampled from a captioner for each whole clip, that use a word."""
     import torch
 
     from densevid.training.rewards import sample_words
@@ -134,44 +149,47 @@ def drawn_shares(loaded: LoadedModel, source: ClipFeatures, videos: Sequence[str
     with torch.inference_mode():
         for row, video in enumerate(videos):
             values_TF = torch.from_numpy(np.asarray(source.track(video).values, dtype=np.float32))
-            features_BTF = values_TF.expand(DRAWN, -1, -1).to(model.device)
+            features_BTF = values_TF.expand(SAMPLES, -1, -1).to(model.device)
             valid_BT = torch.ones(features_BTF.shape[:2], dtype=torch.bool, device=model.device)
             state = model.caption_decoder.begin(model.encode(features_BTF, valid_BT, padded=False).memory)
-            for ids in sample_words(model, state, DRAWN, loaded.config.inference.max_words).tolist():
+            for ids in sample_words(model, state, SAMPLES, loaded.config.inference.max_words).tolist():
                 used = {loaded.vocabulary.tokens[number] for number in ids}
-                table_CW[row, [place[word] for word in used if word in place]] += 1 / DRAWN
+                table_CW[row, [place[word] for word in used if word in place]] += 1 / SAMPLES
     return table_CW
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Print a line for each reader."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
     parser.add_argument("clips", type=Path, metavar="CLIPS")
-    parser.add_argument("--learn", default="train-fit", help="split to learn from (train-fit)")
-    parser.add_argument("--on", default="train-dev", help="split to foretell (train-dev)")
+    parser.add_argument("--learn", default="train-fit", help="split to train on (train-fit)")
+    parser.add_argument("--on", default="train-dev", help="split to predict (train-dev)")
     parser.add_argument("--model", type=Path, help="a captioner to compare with")
-    args = parser.parse_args(argv)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print a line for each predictor."""
     collection = ClipCollection.read(args.clips)
-    learnt, asked = (ClipFeatures(collection, split) for split in (args.learn, args.on))
+    training, test = (ClipFeatures(collection, split) for split in (args.learn, args.on))
     known = {clip.name: clip for clip in collection.clips}
-    learnt_clips, asked_clips = ([known[video] for video in source.videos()] for source in (learnt, asked))
-    words = frequent_words(learnt_clips)
-    share_CW, truth_CW = share_table(learnt_clips, words), share_table(asked_clips, words)
-    means = [
+    training_clips, test_clips = ([known[video] for video in source.videos()] for source in (training, test))
+    words = frequent_words(training_clips)
+    share_CW, truth_DW = share_table(training_clips, words), share_table(test_clips, words)
+    mean_CF, mean_DF = (
         np.stack([np.asarray(source.track(video).values, dtype=np.float64).mean(0) for video in source.videos()])
-        for source in (learnt, asked)
-    ]
-    told = readers(means[0], means[1], share_CW)
+        for source in (training, test)
+    )
+    predicted = predictors(mean_CF, mean_DF, share_CW)
     if args.model is not None:
         from densevid.checkpoint import load_model
 
-        told["sentences drawn from the model"] = drawn_shares(load_model(args.model), asked, asked.videos(), words)
-    print(f"{len(asked_clips)} clips of {args.on} from {len(learnt_clips)} of {args.learn}, {len(words)} words")
-    for name, shares_CW in told.items():
-        fit = judged(shares_CW, truth_CW, share_CW.mean(0))
+        sampled = sampled_shares(load_model(args.model), test, test.videos(), words)
+        predicted["sentences sampled from the model"] = sampled
+    print(f"{len(test_clips)} clips of {args.on} from {len(training_clips)} of {args.learn}, {len(words)} words")
+    for name, shares_DW in predicted.items():
+        fit = fit_of(shares_DW, truth_DW, share_CW.mean(0))
         print(f"{name:32} explained {fit.explained:.3f}  mean average precision {fit.precision:.3f}")
     return 0
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    sys.exit(run_program("python -m research.reports.word_limits", __doc__, add_arguments, run))

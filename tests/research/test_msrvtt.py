@@ -48,11 +48,11 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_tables_of_msrvtt_are_filled(results: Path) -> None:
-    """Those three; the rows that were asked for have their numbers, the others say what they miss."""
+    """Those three; the rows of --rows have their numbers, the others a note of what is missing."""
     assert datasets()["msrvtt-timelines"].tables == (1, 4, 8)
     for number, row in ((1, "end-to-end"), (4, "self-attn-proposals"), (8, "end-to-end"), (8, "one-stream")):
-        told = json.loads((results / "tables" / f"table-{number}.json").read_text())
-        ours = {line["title"]: line for line in told["lines"] if line["group"] == "ours"}
+        content = json.loads((results / "tables" / f"table-{number}.json").read_text())
+        ours = {line["title"]: line for line in content["lines"] if line["group"] == "ours"}
         scores = ours[rows()[row].title]["scores"]
         assert all(cell["mean"] is not None for head, cell in scores.items() if head != "caption gradient")
         untrained = [line for line in ours.values() if line["scores"]["AR@10"]["mean"] is None]

@@ -39,7 +39,7 @@ def clips(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_collection(tmp_path_factory.mktemp("clips"), clips=200, splits=("train", "train", "val"))
 
 
-def words(table: str, clips: Path, out: Path, *more: str) -> list[str]:
+def command_of(table: str, clips: Path, out: Path, *more: str) -> list[str]:
     data = ["--data", "msvd-timelines", "--clips", str(clips), "--quick"]
     return ["reproduce", table, *data, "--device", "cpu", "--threads", "1", "--out", str(out), *more]
 
@@ -57,9 +57,9 @@ def bare(command: list[str]) -> str:
 def results(clips: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Every table: trained and predicted where only torch, numpy and safetensors are, then scored with everything."""
     out = tmp_path_factory.mktemp("out")
-    bare(words("all", clips, out, "--only", "train"))
-    bare(words("all", clips, out, "--only", "predict"))
-    assert main(words("all", clips, out, "--only", "score")) == 0
+    bare(command_of("all", clips, out, "--only", "train"))
+    bare(command_of("all", clips, out, "--only", "predict"))
+    assert main(command_of("all", clips, out, "--only", "score")) == 0
     return out / "msvd-timelines-quick"
 
 
@@ -71,7 +71,7 @@ def line(results: Path, number: int, title: str) -> dict:
     return next(line for line in table(results, number)["lines"] if line["title"] == title)
 
 
-def told_missing(line: dict) -> list[str]:
+def missing_notes(line: dict) -> list[str]:
     return [note for note in line["notes"] if re.search("not (trained|predicted)|predictions|not on this data", note)]
 
 
@@ -85,7 +85,7 @@ def test_every_line_of_every_table_is_there_and_filled(results: Path, number: in
         if each["title"] == "appearance alone":
             assert each["notes"] == ["not on this data: the features have 1 stream"]
         else:
-            assert set(missing) <= {"caption gradient"} and not told_missing(each), each["title"]
+            assert set(missing) <= {"caption gradient"} and not missing_notes(each), each["title"]
             assert each["events"]["mean"] > 0
             assert each["group"] == "oracle" or each["train_minutes"]["mean"] > 0
     baselines = {line["title"] for line in filled["lines"] if line["group"] == "baseline"}
@@ -141,10 +141,10 @@ def test_what_is_zero_by_construction_is_shown_as_that_and_a_shared_model_once(r
 
 
 def test_events_are_counted_of_what_is_scored(results: Path) -> None:
-    usual, everything = (
-        line(results, 8, title) for title in ("End-to-end Masked Transformer", "all proposals told, no summary")
+    summary, everything = (
+        line(results, 8, title) for title in ("End-to-end Masked Transformer", "all proposals, no summary")
     )
-    assert usual["summary_events"]["mean"] <= 3 < usual["events"]["mean"] == everything["summary_events"]["mean"]
+    assert summary["summary_events"]["mean"] <= 3 < summary["events"]["mean"] == everything["summary_events"]["mean"]
     assert " in summary |" in (results / "tables" / "table-8.md").read_text()
     assert " in summary |" not in (results / "tables" / "table-4.md").read_text()
 
@@ -153,10 +153,10 @@ def test_events_of_the_lengths_of_table_6_are_counted(results: Path) -> None:
     (fact,) = [fact for fact in table(results, 6)["facts"] if fact.startswith("Reference events")]
     long, short, everything, annotators = map(int, re.findall(r"\d+", fact.replace(",", "")))
     files = sorted((results / "data" / "test").glob("references_*.json"))
-    told = [span for file in files for video in json.loads(file.read_text()).values() for span in video["timestamps"]]
-    assert (everything, annotators) == (len(told), len(files))
-    assert long == sum(end - start >= 50 for start, end in told)
-    assert short == sum(end - start <= 15 for start, end in told) > 0
+    spans = [span for file in files for video in json.loads(file.read_text()).values() for span in video["timestamps"]]
+    assert (everything, annotators) == (len(spans), len(files))
+    assert long == sum(end - start >= 50 for start, end in spans)
+    assert short == sum(end - start <= 15 for start, end in spans) > 0
 
 
 def test_rows_that_share_a_model_train_it_once(results: Path) -> None:
@@ -165,8 +165,8 @@ def test_rows_that_share_a_model_train_it_once(results: Path) -> None:
 
 
 def test_the_submission_and_the_pages_are_there(results: Path) -> None:
-    told = read_events(results / "tables" / "submission.json")
-    assert len(told) == 6 and all(told.values())
+    submitted = read_events(results / "tables" / "submission.json")
+    assert len(submitted) == 6 and all(submitted.values())
     index = (results / "pages" / "index.html").read_text()
     pages = sorted((results / "pages").glob("[0-9]*.html"))
     assert len(pages) == 6 and all(page.name in index for page in pages)
@@ -174,12 +174,12 @@ def test_the_submission_and_the_pages_are_there(results: Path) -> None:
     assert "reference" in pages[0].read_text()
 
 
-def test_a_second_sitting_repeats_nothing_and_finishes_what_is_missing(clips: Path, results: Path) -> None:
+def test_a_second_run_repeats_nothing_and_finishes_what_is_missing(clips: Path, results: Path) -> None:
     files = sorted(results.rglob("weights.safetensors")) + sorted(results.glob("predictions/**/*.json"))
     (lost,) = results.glob("models/captions-1-*/seed-0/trained.json")
     before = {path: path.stat().st_mtime_ns for path in files if not path.is_relative_to(lost.parent)}
     lost.unlink()
-    command = words("5", clips, results.parent, "--only")
+    command = command_of("5", clips, results.parent, "--only")
     assert main([*command, "train"]) == 0 and main([*command, "predict"]) == 0
     assert lost.exists() and {path: path.stat().st_mtime_ns for path in before} == before
 
@@ -188,12 +188,12 @@ def test_oracles_follow_the_spans_they_are_of(clips: Path, results: Path, tmp_pa
     copied = shutil.copytree(results, tmp_path / results.name)
     (oracle,) = copied.glob("predictions/end-to-end-*/seed-0/oracle.json")
     learned = oracle.with_name("learned.json")
-    told = {
+    halved = {
         video: [replace(event, end=(event.start + event.end) / 2) for event in events]
         for video, events in read_events(learned).items()
     }
-    write_events(learned, told, provenance=read_json(learned)["provenance"])
-    command = words("8", clips, tmp_path, "--rows", "end-to-end", "--only", "predict")
+    write_events(learned, halved, provenance=read_json(learned)["provenance"])
+    command = command_of("8", clips, tmp_path, "--rows", "end-to-end", "--only", "predict")
     assert main(command) == 0
     assert {v: [e.end for e in events] for v, events in read_events(oracle).items()} == {
         v: [e.end for e in events] for v, events in read_events(learned).items()
@@ -203,8 +203,8 @@ def test_oracles_follow_the_spans_they_are_of(clips: Path, results: Path, tmp_pa
 
 
 def test_the_speed_of_a_step_becomes_a_column(clips: Path, results: Path) -> None:
-    assert main(words("5", clips, results.parent, "--only", "time", "--rows", "captions-1")) == 0
-    assert main(words("5", clips, results.parent, "--only", "score")) == 0
+    assert main(command_of("5", clips, results.parent, "--only", "time", "--rows", "captions-1")) == 0
+    assert main(command_of("5", clips, results.parent, "--only", "score")) == 0
     assert line(results, 5, "Masked Transformer, 1 layer")["train_speed"]["mean"] > 0
     assert any(fact.startswith("Training steps timed on ") for fact in table(results, 5)["facts"])
 
@@ -212,58 +212,59 @@ def test_the_speed_of_a_step_becomes_a_column(clips: Path, results: Path) -> Non
 def test_predictions_are_timed_again_alone(clips: Path, results: Path) -> None:
     """Of the first seed; the table then has that time and no other."""
     title = "Masked Transformer, 2 layers"
-    (told,) = results.glob("predictions/captions-2-*/seed-0/segments.json")
-    before = told.read_bytes()
+    (predictions,) = results.glob("predictions/captions-2-*/seed-0/segments.json")
+    before = predictions.read_bytes()
     for file in results.rglob("*.time.json"):
         file.unlink()
-    assert main(words("5", clips, results.parent, "--only", "time", "--rows", "captions-2")) == 0
-    facts = json.loads(time_file(told).read_text())
-    assert facts["seconds"] > 0 and facts["videos"] == 6 and told.read_bytes() == before
-    time_file(told).write_text(json.dumps({**facts, "seconds": 3.0}))
-    assert main(words("5", clips, results.parent, "--only", "score")) == 0
+    assert main(command_of("5", clips, results.parent, "--only", "time", "--rows", "captions-2")) == 0
+    facts = json.loads(time_file(predictions).read_text())
+    assert facts["seconds"] > 0 and facts["videos"] == 6 and predictions.read_bytes() == before
+    time_file(predictions).write_text(json.dumps({**facts, "seconds": 3.0}))
+    assert main(command_of("5", clips, results.parent, "--only", "score")) == 0
     assert line(results, 5, title)["predict_ms"]["values"] == [500.0]
     assert BESIDE_OTHERS in table(results, 5)["facts"], "those of other rows"
-    assert main(words("5", clips, results.parent, "--only", "time")) == 0
-    assert main(words("5", clips, results.parent, "--only", "score")) == 0
+    assert main(command_of("5", clips, results.parent, "--only", "time")) == 0
+    assert main(command_of("5", clips, results.parent, "--only", "score")) == 0
     assert BESIDE_OTHERS not in table(results, 5)["facts"], "all are timed"
 
 
-def test_a_row_that_was_timed_elsewhere_says_so(clips: Path, results: Path) -> None:
-    assert main(words("5", clips, results.parent, "--only", "time")) == 0
+def test_a_row_that_was_timed_elsewhere_has_a_note(clips: Path, results: Path) -> None:
+    assert main(command_of("5", clips, results.parent, "--only", "time")) == 0
     (file,) = results.glob("predictions/captions-6-*/seed-0/segments.time.json")
     file.write_text(json.dumps({**json.loads(file.read_text()), "device_name": "Other GPU"}))
-    assert main(words("5", clips, results.parent, "--only", "score")) == 0
+    assert main(command_of("5", clips, results.parent, "--only", "score")) == 0
     notes = {each["title"]: each["notes"] for each in table(results, 5)["lines"]}
-    odd = [title for title, told in notes.items() if any("timed on Other GPU, most others on" in note for note in told)]
+    other = "timed on Other GPU, most others on"
+    odd = [title for title, own in notes.items() if any(other in note for note in own)]
     assert odd == ["Masked Transformer, 6 layers"]
     (fact,) = [fact for fact in table(results, 5)["facts"] if fact.startswith("Predictions timed on ")]
     assert "Other GPU" in fact
 
 
-def test_changed_settings_are_told(clips: Path, tmp_path: Path) -> None:
+def test_changed_settings_stand_in_the_tables(clips: Path, tmp_path: Path) -> None:
     flags = ["--set", "model.dropout=0.25", "--set", "training.ema=0.5"]
-    assert main(words("8", clips, tmp_path, "--only", "score", *flags)) == 0
+    assert main(command_of("8", clips, tmp_path, "--only", "score", *flags)) == 0
     folder = tmp_path / "msvd-timelines-quick" / "tables"
     for ending in ("md", "tex", "json"):
         assert "model.dropout=0.25, training.ema=0.5" in (folder / f"table-8.{ending}").read_text()
     assert "model.dropout=0.25" in (folder / "table-8.md").read_text().splitlines()[0], "the title"
     recipe = line(folder.parent, 8, rows()["other-recipe"].title_on(datasets()["msvd-timelines"]))
-    assert recipe["notes"][0] == "--set training.ema=0.5 takes the place of a setting that this row is about"
+    assert recipe["notes"][0] == "--set training.ema=0.5 replaces a setting that this row is about"
 
 
-def test_times_say_on_what_they_were_measured(clips: Path, results: Path) -> None:
-    assert main(words("5", clips, results.parent, "--only", "time", "--rows", "captions-1")) == 0
+def test_times_have_the_name_of_their_device(clips: Path, results: Path) -> None:
+    assert main(command_of("5", clips, results.parent, "--only", "time", "--rows", "captions-1")) == 0
     (speed,) = results.glob("models/captions-1-*/seed-0/speed.json")
     (trained,) = results.glob("models/captions-1-*/seed-0/trained.json")
-    (told,) = results.glob("predictions/captions-1-*/seed-0/segments.json")
-    named = [json.loads(speed.read_text()), json.loads(told.read_text())["provenance"]]
+    (predictions,) = results.glob("predictions/captions-1-*/seed-0/segments.json")
+    named = [json.loads(speed.read_text()), json.loads(predictions.read_text())["provenance"]]
     assert all(re.fullmatch(r"\d+ CPU threads?", facts["device_name"]) for facts in named)
     assert re.fullmatch(r"\d+ CPU threads?", json.loads(trained.read_text())["device"])
 
 
 def test_several_runs_at_a_time_and_seeds(clips: Path, tmp_path: Path) -> None:
-    """Two seeds of one row, both at once; the table says how far they are apart, and what is not there yet."""
-    command = words("4", clips, tmp_path, "--rows", "self-attn-proposals", "--seeds", "2")
+    """Two seeds of one row, both at once; the table has their spread, and what is missing."""
+    command = command_of("4", clips, tmp_path, "--rows", "self-attn-proposals", "--seeds", "2")
     assert main([*command, "--parallel", "2", "--workers", "1"]) == 0
     rows = {line["title"]: line for line in table(tmp_path / "msvd-timelines-quick", 4)["lines"]}
     recall = rows["Self-Attn"]["scores"]["AR@10"]
@@ -283,8 +284,8 @@ def test_several_runs_at_a_time_and_seeds(clips: Path, tmp_path: Path) -> None:
         (["1", "--clips", "nowhere"], "clips.json: no such file"),
         (["1", "--set", "model.depth=3", "--clips", "CLIPS"], "unknown key model.depth"),
         (["5", "--set", "model.layers=1"], "--set model.layers=1: this is all that row captions-1 is about"),
-        (["1", "--clips", "CLIPS", "--rows", ","], "--rows: names no row"),
-        (["1", "--clips", "CLIPS", "--annotations", "x"], "--annotations: --data msvd-timelines has no use for it"),
+        (["1", "--clips", "CLIPS", "--rows", ","], "--rows: name at least one row"),
+        (["1", "--clips", "CLIPS", "--annotations", "x"], "--annotations: --data msvd-timelines does not use it"),
         (["1", "--clips", "CLIPS", "--only", "predict"], "none of these models is trained; do that first"),
         (["1", "--clips", "CLIPS", "--device", "cuda:99"], "cuda:99"),
     ],
@@ -304,5 +305,5 @@ def test_the_papers_data_need_two_folders(
     data: str, more: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["reproduce", "1", "--data", data, *more, "--out", str(tmp_path / "out")]) == 2
-    (told,) = capsys.readouterr().err.strip().splitlines()
-    assert f"--data {data} needs --annotations FOLDER and --features FOLDER" in told
+    (shown,) = capsys.readouterr().err.strip().splitlines()
+    assert f"--data {data} needs --annotations FOLDER and --features FOLDER" in shown

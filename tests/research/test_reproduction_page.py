@@ -55,12 +55,12 @@ def tables_of(text: str) -> list[list[dict[str, str]]]:
 def test_the_tables_of_the_page_are_those_that_were_measured(name: str) -> None:
     """Every number of a row that the report has, too, is in a row of the report under the same head."""
     part, fewest = REPORTS[name]
-    told = tables_of(re.split(r"^## Results|^### MSR-VTT", PAGE.read_text(encoding="utf-8"), flags=re.M)[part])
+    shown = tables_of(re.split(r"^## Results|^### MSR-VTT", PAGE.read_text(encoding="utf-8"), flags=re.M)[part])
     measured = tables_of(PAGE.with_name(f"results-{name}-timelines.md").read_text(encoding="utf-8"))
     known = {tuple(row.items()) for rows in measured for row in rows}
     titles = {next(iter(row.values())) for rows in measured for row in rows}
     compared = 0
-    for row in (row for rows in told for row in rows if next(iter(row.values())) in titles):
+    for row in (row for rows in shown for row in rows if next(iter(row.values())) in titles):
         if "words a sentence" in row:
             continue
         assert any(set(row.items()) <= set(items) for items in known), row
@@ -85,10 +85,11 @@ def pack(archive: Path, folder: Path) -> None:
         tar.add(folder, folder.name)
 
 
-def chosen(told: Annotations, count: int) -> Lengths:
+def chosen(annotations: Annotations, count: int) -> Lengths:
     """The shortest videos, and among them one with an event of 50 seconds: table 6 is about such."""
-    lasting = {v: told.durations[v] for v, events in told.events.items() if any(e.end - e.start >= 50 for e in events)}
-    return [*shortest(told.durations, count - 1), *shortest(lasting, 1)]
+    durations, events = annotations.durations, annotations.events
+    lasting = {v: durations[v] for v, own in events.items() if any(event.end - event.start >= 50 for event in own)}
+    return [*shortest(durations, count - 1), *shortest(lasting, 1)]
 
 
 def keep(file: Path, videos: set[str], out: Path) -> None:
@@ -105,9 +106,9 @@ def write_archives(folder: Path, shared: Path) -> None:
     for name, (short, captions) in RELEASE.items():
         made, files, lines, videos = folder / f"made-{short}", datasets()[name].annotations, "", set()
         for split, part in (("training", "train"), ("validation", "test")):
-            told = chosen(read_annotations(shared / "data" / name / files[part][0], split=split), VIDEOS[split])
-            lines += write_features(made / split, told)
-            videos |= {video for video, _ in told}
+            lengths = chosen(read_annotations(shared / "data" / name / files[part][0], split=split), VIDEOS[split])
+            lines += write_features(made / split, lengths)
+            videos |= {video for video, _ in lengths}
             pack(folder / f"{split}_feat_{short}.tar.gz", made / split)
         for file in {file for some in files.values() for file in some}:
             keep(shared / "data" / name / file, videos, folder / captions / file)

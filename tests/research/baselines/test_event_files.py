@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from densevid.cli import main, run_program
 from densevid.data.annotations import Annotations
 from densevid.errors import InputError
 from densevid.events import Event, read_events
@@ -17,7 +18,7 @@ from densevid.timelines.sources import ClipFeatures, ComposedFeatures
 from densevid.tracks import Clock, FeatureTrack
 from helpers.clip_collections import write_collection
 from research.baselines.captions import NearestNeighbour, described, mean_features, most_frequent_sentence
-from research.baselines.event_files import as_events, main, training_fractions
+from research.baselines.event_files import add_arguments, as_events, run, training_fractions
 from research.baselines.shuffled_features import ShuffledFeatures
 from research.baselines.spans import (
     PriorGrid,
@@ -90,7 +91,7 @@ def test_average_recall_by_hand() -> None:
     assert average_recall(predicted, truth, 2) == pytest.approx((10 + 7) / 30)  # 16/20 reaches .5 to .8
 
 
-def test_the_f1_of_a_short_list_by_hand() -> None:
+def test_the_f1_of_the_top_n_by_hand() -> None:
     predicted = [ScoredSpans(np.array([[0.0, 10], [30, 40], [0, 1]]), np.array([1, 0.5, 0.2]))]
     truth = [np.array([[0.0, 10], [0.0, 16], [50, 60]])]
     precision, recall = 10 / 20, (10 + 3) / 30
@@ -98,8 +99,8 @@ def test_the_f1_of_a_short_list_by_hand() -> None:
 
 
 def test_the_most_frequent_sentence_counts_without_letter_case() -> None:
-    said = ["A man runs.", "Two dogs play", "a man runs", "two dogs play.", "A MAN  runs."]
-    assert most_frequent_sentence(said) == "A man runs."
+    sentences = ["A man runs.", "Two dogs play", "a man runs", "two dogs play.", "A MAN  runs."]
+    assert most_frequent_sentence(sentences) == "A man runs."
     with pytest.raises(InputError):
         most_frequent_sentence([])
 
@@ -114,8 +115,8 @@ def test_the_nearest_neighbour_of_a_training_clip_is_itself(tmp_path: Path) -> N
     source = ClipFeatures(ClipCollection.read(write_collection(tmp_path / "clips")), "train")
     annotations = source.annotations()
     neighbour = NearestNeighbour.fit(annotations, source)
-    told = described({video: rows[:1] for video, rows in annotations.events.items()}, source, neighbour)
-    assert all(told[video][0].sentence == rows[0].sentence for video, rows in annotations.events.items())
+    captioned = described({video: rows[:1] for video, rows in annotations.events.items()}, source, neighbour)
+    assert all(captioned[video][0].sentence == rows[0].sentence for video, rows in annotations.events.items())
 
 
 def test_nearest_means_direction_not_length(tmp_path: Path) -> None:
@@ -152,12 +153,10 @@ def test_fractions_of_training_events() -> None:
 
 
 def test_all_files_are_written_and_read_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from densevid.cli import main as densevid
-
     clips = write_collection(tmp_path / "clips")
     for split, videos in (("train", 20), ("test", 6)):
         words = ["timelines", str(clips), "--split", split, "--videos", str(videos), "--out", str(tmp_path / split)]
-        assert densevid(words) == 0
+        assert main(words) == 0
     capsys.readouterr()
     words = ["--references", tmp_path / "test" / "references_1.json", "--features", tmp_path / "test" / "features"]
     words += [
@@ -166,7 +165,8 @@ def test_all_files_are_written_and_read_back(tmp_path: Path, capsys: pytest.Capt
         "--train-features",
         tmp_path / "train/features",
     ]
-    assert main([*map(str, words), "--out", str(tmp_path / "out")]) == 0
+    words += ["--out", tmp_path / "out"]
+    assert run_program("event_files", None, add_arguments, run, list(map(str, words))) == 0
     written = capsys.readouterr().out.split()
     assert len(written) == 6 and all(len(read_events(path)) == 6 for path in written)
     truth = json.loads((tmp_path / "test" / "references_1.json").read_text())
@@ -176,8 +176,8 @@ def test_all_files_are_written_and_read_back(tmp_path: Path, capsys: pytest.Capt
     }
 
 
-def test_unlearned_proposals_do_not_solve_real_timelines(shared: Path) -> None:
-    """The figures of docs/research/timelines.md, with a margin: a model has room above them."""
+def test_baselines_do_not_solve_real_timelines(shared: Path) -> None:
+    """The figures of docs/research/timelines.md, with a margin: models must score higher."""
     clips = ClipCollection.read(shared / "data" / "msvd")
     training = ComposedFeatures(TimelineGenerator(clips, "train"), 300).annotations(annotators=1)
     grid = PriorGrid.fit(training_fractions(training))

@@ -11,8 +11,15 @@ import pytest
 from densevid.config import Config
 from densevid.errors import InputError
 from densevid.training.run_folder import RunFolder
-from research.paper_tables.changed_settings import replaced, require_differences
-from research.paper_tables.definitions import Circumstances, datasets, resolved, rows, tables
+from research.paper_tables.definitions import (
+    Circumstances,
+    datasets,
+    replaced,
+    require_differences,
+    resolved,
+    rows,
+    tables,
+)
 from research.paper_tables.score_predictions import part_of
 from research.paper_tables.table_lines import Line, lines_of
 
@@ -80,7 +87,7 @@ def test_every_table_shows_the_baselines_that_can_fill_it() -> None:
         titles = [line.title for line in lines_of(table, datasets()["msvd-timelines"], 1) if line.group == "baseline"]
         assert titles[-1] == "shuffled features"
         if table.number == 4:
-            assert titles[:-1] == ["whole video", "prior grid", "change points"], "spans alone are judged"
+            assert titles[:-1] == ["whole video", "prior grid", "change points"], "spans alone are scored"
             continue
         learned = any(column.of == "learned" for column in table.columns)
         assert "most frequent sentence" in titles

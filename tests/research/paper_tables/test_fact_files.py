@@ -1,4 +1,4 @@
-"""Files of another shape than they were written in: what they tell of is done again, or they are named in one line."""
+"""Records of another shape than a step writes: the step is done again, or one line names the file."""
 
 from __future__ import annotations
 

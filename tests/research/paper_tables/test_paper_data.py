@@ -23,8 +23,8 @@ def features(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         files = datasets()[name].annotations
         lines = ""
         for split, part in (("training", "train"), ("validation", "test")):
-            told = read_annotations(shared / "data" / name / files[part][0], split=split)
-            lines += write_features(root / name / split, shortest(told.durations, VIDEOS[split]))
+            annotations = read_annotations(shared / "data" / name / files[part][0], split=split)
+            lines += write_features(root / name / split, shortest(annotations.durations, VIDEOS[split]))
         (root / name / f"{name}_duration_frame.csv").write_text(lines)
     return root
 
@@ -45,7 +45,7 @@ def test_the_way_from_the_archives_to_a_table(
     ours = next(line for line in filled["lines"] if line["title"] == rows()[row].title)
     assert ours["paper"]["M"] == {"activitynet": 9.56, "youcook2": 6.58}[name]
     assert all(cell["mean"] is not None for cell in ours["scores"].values())
-    assert any(f"{VIDEOS['validation']} of" in fact for fact in filled["facts"]), "what is missing is said"
+    assert any(f"{VIDEOS['validation']} of" in fact for fact in filled["facts"]), "how many videos have features"
     submission = json.loads((folder / "tables" / "submission.json").read_text())
     assert len(submission["results"]) == VIDEOS["validation"]
     assert all(video.startswith("v_") for video in submission["results"]) == (name == "activitynet")

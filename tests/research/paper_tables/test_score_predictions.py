@@ -1,4 +1,4 @@
-"""Scores of event files: F1 of a short list, which no evaluator gives; and a score is of the files that are there."""
+"""Scores of event files: F1 of the top n, which no official evaluator has, and scores of changed files."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ TRUTH = {
 }
 
 
-def f1(folder: Path, told: dict[str, list[list[float]]]) -> float | None:
+def f1(folder: Path, spans: dict[str, list[list[float]]]) -> float | None:
     folder.mkdir(exist_ok=True)
-    rows = {v: [{"sentence": "x", "timestamp": t, "proposal_score": 0.5} for t in spans] for v, spans in told.items()}
+    rows = {v: [{"sentence": "x", "timestamp": t, "proposal_score": 0.5} for t in own] for v, own in spans.items()}
     (folder / "truth.json").write_text(json.dumps(TRUTH))
     (folder / "summary.json").write_text(json.dumps({"version": "1", "results": rows, "external_data": {}}))
     scores = Scorer((folder / "truth.json",), "multi").score(folder / "summary.json", [part_of("F1")])
@@ -37,7 +37,7 @@ def test_of_what_is_told(tmp_path: Path) -> None:
     )
 
 
-def told(*spans: list[float]) -> str:
+def event_file(*spans: list[float]) -> str:
     rows = [{"sentence": "x", "timestamp": span, "proposal_score": 0.5} for span in spans]
     return json.dumps({"version": "1", "results": {"v_b": rows}, "external_data": {}})
 
@@ -45,13 +45,13 @@ def told(*spans: list[float]) -> str:
 def test_other_predictions_or_references_are_scored_anew(tmp_path: Path) -> None:
     truth, predictions = tmp_path / "truth.json", tmp_path / "summary.json"
     truth.write_text(json.dumps({"v_b": TRUTH["v_b"]}))
-    predictions.write_text(told([0.0, 8.0]))
+    predictions.write_text(event_file([0.0, 8.0]))
     scorer = Scorer((truth,), "multi")
     assert scorer.score(predictions, ["list"])["list"]["F1"] == pytest.approx(1)
     written = score_file(predictions).stat().st_mtime_ns
     assert scorer.score(predictions, ["list"])["list"]["F1"] == pytest.approx(1)
     assert score_file(predictions).stat().st_mtime_ns == written, "the same is scored once"
-    predictions.write_text(told([0.0, 1.0]))
+    predictions.write_text(event_file([0.0, 1.0]))
     assert scorer.score(predictions, ["list"])["list"]["F1"] == 0
     truth.write_text(json.dumps({"v_b": {**TRUTH["v_b"], "timestamps": [[0.0, 1.0]]}}))
     scores = scorer.score(predictions, ["proposals"])
@@ -63,7 +63,7 @@ def test_other_predictions_or_references_are_scored_anew(tmp_path: Path) -> None
 def test_a_score_file_that_says_nothing_is_written_again(content: object, tmp_path: Path) -> None:
     truth, predictions = tmp_path / "truth.json", tmp_path / "summary.json"
     truth.write_text(json.dumps({"v_b": TRUTH["v_b"]}))
-    predictions.write_text(told([0.0, 8.0]))
+    predictions.write_text(event_file([0.0, 8.0]))
     scorer = Scorer((truth,), "multi")
     scorer.score(predictions, ["list"])
     noted = json.loads(score_file(predictions).read_text())

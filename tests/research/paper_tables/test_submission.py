@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from densevid.cli import run_program
 from densevid.errors import InputError
 from densevid.evaluation.files import read_predictions
 from densevid.events import Event, write_events
-from research.paper_tables.submission import main, problems_of, write_submission
+from research.paper_tables.submission import add_arguments, problems_of, run, write_submission
 
 
 def good() -> dict:
@@ -27,8 +28,8 @@ def test_a_whole_file_is_accepted() -> None:
     [
         (lambda c: c.pop("version"), '"version" is missing'),
         (lambda c: c.pop("external_data"), '"external_data" is missing'),
-        (lambda c: c.update(external_data={}), '"external_data" must say "used": true or false'),
-        (lambda c: c.update(external_data={"used": "no"}), '"external_data" must say "used": true or false'),
+        (lambda c: c.update(external_data={}), '"external_data" needs "used": true or false'),
+        (lambda c: c.update(external_data={"used": "no"}), '"external_data" needs "used": true or false'),
         (lambda c: c.update(external_data=[]), '"external_data" must be an object'),
         (lambda c: c.update(results=[]), '"results" must be an object'),
         (lambda c: c["results"].pop("v_one"), "v_one: missing, it would score 0"),
@@ -61,8 +62,8 @@ def test_predictions_become_a_submission_that_our_evaluator_reads_without_a_warn
     content = json.loads((tmp_path / "submission.json").read_text())
     assert set(content) == {"version", "results", "external_data"}
     assert content["external_data"]["used"] is True, "networks of features have seen ImageNet"
-    told = content["results"]["v_one"]
-    assert len(told) == 1000 and told[0] == {"sentence": "word 1199", "timestamp": [0.0, 1200.235]}
+    events = content["results"]["v_one"]
+    assert len(events) == 1000 and events[0] == {"sentence": "word 1199", "timestamp": [0.0, 1200.235]}
     assert read_predictions(tmp_path / "submission.json").warnings == []
     with pytest.raises(InputError, match="v_two: missing"):
         write_submission(tmp_path / "predictions.json", ["v_one", "v_two"], tmp_path / "other.json")
@@ -73,12 +74,11 @@ def test_test_videos_become_a_submission(tmp_path: Path, capsys: pytest.CaptureF
     """What `densevid predict` wrote, and the ids as a list or as the keys of an annotation file."""
     write_events(tmp_path / "predictions.json", {"v_one": [Event(0, 2.5, "a dog runs", 0.5)]})
     out = tmp_path / "submission.json"
+    command = [str(tmp_path / "predictions.json"), "--videos", str(tmp_path / "ids.json"), "--out", str(out)]
     for ids in (["v_one"], {"v_one": {"duration": 3.0}}):
         (tmp_path / "ids.json").write_text(json.dumps(ids))
-        assert (
-            main([str(tmp_path / "predictions.json"), "--videos", str(tmp_path / "ids.json"), "--out", str(out)]) == 0
-        )
+        assert run_program("submission", None, add_arguments, run, command) == 0
         assert problems_of(json.loads(out.read_text()), ["v_one"]) == []
     (tmp_path / "ids.json").write_text("3")
-    with pytest.raises(InputError, match="wants a list of video ids"):
-        main([str(tmp_path / "predictions.json"), "--videos", str(tmp_path / "ids.json"), "--out", str(out)])
+    assert run_program("submission", None, add_arguments, run, command) == 2
+    assert "needs a list of video ids" in capsys.readouterr().err

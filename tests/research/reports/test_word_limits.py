@@ -1,4 +1,4 @@
-"""What limits words: kernel ridge regression against a plain solve, and features that say all or nothing."""
+"""What limits words: kernel ridge regression against a plain solve, and features that determine all words or none."""
 
 from __future__ import annotations
 
@@ -7,27 +7,29 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from densevid.cli import run_program
 from densevid.timelines.clips import ClipCollection
 from helpers.clip_collections import write_collection
 from research.reports.word_limits import (
     RIDGES,
+    add_arguments,
     best_ridge,
+    fit_of,
     frequent_words,
     gaussian,
-    judged,
     linear,
-    main,
     predict,
-    readers,
+    predictors,
+    run,
     share_table,
 )
 
 
 def test_every_ridge_is_solved_as_by_itself() -> None:
     rng = np.random.default_rng(0)
-    learnt, asked, shares = rng.normal(size=(12, 5)), rng.normal(size=(4, 5)), rng.random((12, 3))
+    training, test, shares = rng.normal(size=(12, 5)), rng.normal(size=(4, 5)), rng.random((12, 3))
     for kernel in (linear, lambda first, second: gaussian(first, second, 0.5)):
-        inner, outer = kernel(learnt, learnt), kernel(asked, learnt)
+        inner, outer = kernel(training, training), kernel(test, training)
         for ridge, ours in zip(RIDGES, predict(inner, outer, shares, RIDGES), strict=True):
             plain = inner + ridge * np.trace(inner) / 12 * np.eye(12)
             want = outer @ np.linalg.solve(plain, shares - shares.mean(0)) + shares.mean(0)
@@ -40,13 +42,13 @@ def test_a_gaussian_kernel_is_one_for_equals_and_falls_with_the_distance() -> No
 
 
 @pytest.mark.parametrize(("informed", "least", "most"), [(True, 0.9, 1.0), (False, -1.0, 0.1)])
-def test_features_that_say_all_or_nothing(informed: bool, least: float, most: float) -> None:
+def test_features_that_determine_all_words_or_none(informed: bool, least: float, most: float) -> None:
     rng = np.random.default_rng(1)
     kind_C, kind_D = rng.integers(0, 4, 80), rng.integers(0, 4, 30)
     means = [np.eye(4)[kind if informed else rng.integers(0, 4, len(kind))] + 0.01 for kind in (kind_C, kind_D)]
-    told = readers(means[0], means[1], np.eye(4)[kind_C])
-    for shares in told.values():
-        fit = judged(shares, np.eye(4)[kind_D], np.eye(4)[kind_C].mean(0))
+    predicted = predictors(means[0], means[1], np.eye(4)[kind_C])
+    for shares in predicted.values():
+        fit = fit_of(shares, np.eye(4)[kind_D], np.eye(4)[kind_C].mean(0))
         assert least <= fit.explained <= most
         assert (fit.precision > 0.99) == informed
 
@@ -68,5 +70,7 @@ def test_shares_are_those_of_the_sentences_and_the_command_prints_a_line_each(
         for column, word in enumerate(words[:5]):
             using = sum(word in sentence.lower().rstrip(".").split() for sentence in clip.captions)
             assert table[row, column] == pytest.approx(using / len(clip.captions))
-    assert main([str(folder), "--learn", "train", "--on", "test"]) == 0
-    assert "ridge regression" in (said := capsys.readouterr().out) and "Gaussian kernel" in said
+    command = [str(folder), "--learn", "train", "--on", "test"]
+    assert run_program("word_limits", None, add_arguments, run, command) == 0
+    out = capsys.readouterr().out
+    assert "ridge regression" in out and "Gaussian kernel" in out

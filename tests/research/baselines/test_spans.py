@@ -1,4 +1,4 @@
-"""The short list of a model and of a baseline: one rule."""
+"""The top n events of models and baselines are chosen by one rule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gradient that is reported is the one that trains: checked against what the whole loss does to the proposals."""
+"""The caption gradient that is reported is the one that trains: checked against the whole loss."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from densevid.timelines.dataloader import TimelineLoader
 from densevid.timelines.dataset import TimelineDataset
 from densevid.training.step import total_loss
 from helpers.clip_collections import write_collection
-from research.paper_tables.caption_gradient import gradient_norms
 from research.paper_tables.definitions import rows
+from research.paper_tables.measure_models import gradient_norms
 from research.paper_tables.model_runs import GRADIENT_FORMAT, ModelRun
 
 STILL = {"dropout": 0.0, "input_dropout": 0.0}
@@ -49,8 +49,8 @@ def gradient(model: MaskedTransformer, batch: Batch, config: Config) -> Tensor:
 
 
 @pytest.mark.parametrize("beside", [True, False])
-def test_the_words_are_measured_as_they_are_trained(batch: Batch, beside: bool) -> None:
-    """What is left of the whole gradient when the words' weight is taken to zero is not the words'."""
+def test_the_caption_gradient_is_that_of_training(batch: Batch, beside: bool) -> None:
+    """It is the whole gradient less the gradient without the caption loss."""
     config = Config().with_values(TINY)
     silent = config.with_values({"training": {"word_weight": 0.0}})
     torch.manual_seed(0)
@@ -72,7 +72,7 @@ def test_the_words_are_measured_as_they_are_trained(batch: Batch, beside: bool) 
         ([], False),
     ],
 )
-def test_what_was_measured_otherwise_is_measured_again(content: object, known: bool, tmp_path: Path) -> None:
+def test_a_gradient_measured_in_an_older_way_is_measured_again(content: object, known: bool, tmp_path: Path) -> None:
     run = ModelRun(rows()["end-to-end"], 0, Config(), "hash", tmp_path)
     assert run.measured_gradient is None
     write_json(run.gradient, content)

@@ -1,4 +1,4 @@
-"""How long predictions took: alone on the device where that is known, else as they came."""
+"""The time of predictions: alone on the device where that is known, else as they were written."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from research.paper_tables.predict_models import prediction_times, time_file, ti
 
 @pytest.fixture
 def files(tmp_path: Path) -> list[Path]:
-    """Predictions of three seeds; of the last nothing is noted."""
+    """Predictions of three seeds; the last has no time."""
     found = [tmp_path / f"seed-{seed}" / "learned.json" for seed in range(3)]
     for seed, file in enumerate(found):
         noted = {"seconds": 30.0 + seed, "videos": 10} if seed < 2 else {}
@@ -21,17 +21,17 @@ def files(tmp_path: Path) -> list[Path]:
     return found
 
 
-def test_times_as_they_came(files: list[Path]) -> None:
+def test_times_as_they_were_written(files: list[Path]) -> None:
     assert list(prediction_times(files).values()) == pytest.approx([3.0, 3.1]) and times_alone(files) == {}
 
 
-def test_times_alone_take_their_place(files: list[Path]) -> None:
-    """Even where there are those of one seed only: others were slowed down by who knows what."""
+def test_times_alone_replace_them(files: list[Path]) -> None:
+    """Even where there are those of one seed only: the others may have been slowed down."""
     write_json(time_file(files[0]), {"seconds": 0.5, "videos": 10})
     assert prediction_times(files) == times_alone(files) == {time_file(files[0]): 0.05}
 
 
 @pytest.mark.parametrize("content", [{}, {"seconds": "fast", "videos": 10}, {"seconds": 1.0, "videos": 0}, [1]])
-def test_a_note_that_says_nothing_is_none(files: list[Path], content: object) -> None:
+def test_a_malformed_time_file_is_ignored(files: list[Path], content: object) -> None:
     write_json(time_file(files[0]), content)
     assert times_alone(files) == {} and len(prediction_times(files)) == 2
