@@ -224,9 +224,9 @@ def test_val_is_scored_once_and_a_card_needs_the_scores_of_its_own_weights(
     assert "val is scored once" in refused(capsys, "score", **given, on="val", timelines=made / "val")
     for name in ("dev", "val"):
         content = json.loads((made / "scores" / f"{name}.json").read_text())
-        inputs = {**content["provenance"]["inputs"], "expected_words.safetensors": "sha256:another"}
+        inputs = {**content["provenance"]["inputs"], "word_prior.safetensors": "sha256:another"}
         (tmp_path / f"{name}.json").write_text(json.dumps({**content, "provenance": {"inputs": inputs}}))
-    for scores, twin, file in ((tmp_path, "twin", "expected_words"), (made / "scores", "model", "weights")):
+    for scores, twin, file in ((tmp_path, "twin", "word_prior"), (made / "scores", "model", "weights")):
         err = refused(capsys, "card", model=made / "model", twin=made / twin, scores=scores)
         assert f"measured with another {file}.safetensors" in err
 
