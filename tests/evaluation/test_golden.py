@@ -1,4 +1,4 @@
-"""Every number of the official evaluators, clean and nasty, both datasets, to 1e-9."""
+"""Every number of the official evaluators, clean and odd predictions, both datasets, to 1e-9."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each kind of nasty input alone: the golden number, or what the issue asks for where the official code is broken."""
+"""Each kind of odd input alone: the golden number, or a defined score where the official code is broken."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def run_meteor(arguments: Sequence[str], lines: Sequence[str]) -> list[str]:
 
 
 def jar_statistics(pairs: Sequence[tuple[str, tuple[str, ...]]]) -> np.ndarray:
-    """The 23 statistics of every pair, asked as the metric's wrapper asks."""
+    """The 23 statistics of every pair, in the form of the metric's wrapper."""
     lines = []
     for hypothesis, references in pairs:
         hypothesis = hypothesis.replace("|||", "").replace("  ", " ")

@@ -79,7 +79,7 @@ def test_cider_counts_only_the_chosen_documents(case: Case, data: st.DataObject)
 @settings(max_examples=60, deadline=None)
 @given(st.lists(TEXT, min_size=1, max_size=5), st.lists(TEXT, min_size=1, max_size=5))
 def test_cider_with_documents_of_their_own(golds: list[str], predicted: list[str]) -> None:
-    """As SODA asks: every prediction is a document, whichever pair is scored."""
+    """As in SODA: every prediction is a document, whichever pair is scored."""
     texts = list(dict.fromkeys([*golds, *predicted]))
     left, right = (np.array([texts.index(t) for t in side]) for side in (golds, predicted))
     pairs = np.repeat(left, len(right)), np.tile(right, len(left))

@@ -1,4 +1,4 @@
-"""The plan of METEOR's beam search: where alignments branch, and what happens between two such places.
+"""The plan of METEOR's beam search: where alignments branch, and the effect of what lies between.
 
 Third stage. A match is fixed if no other match shares a word with it; every alignment takes it. The other matches make
 decision points, places in the reference where alignments branch. Between two of them lies a stretch of fixed matches
