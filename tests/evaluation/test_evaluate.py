@@ -262,9 +262,9 @@ def test_no_segment_is_undefined_not_zero() -> None:
     assert set(found.segments.micro().values()) == set(found.segments.macro().values()) == {None}
 
 
-def test_the_example_of_the_documentation_runs() -> None:
-    module = importlib.import_module("densevid.evaluation.evaluate")
-    found = doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE)
+@pytest.mark.parametrize("name", ["evaluate", "meteor.ptb_tokenizer", "meteor.statistics"])
+def test_the_examples_of_the_documentation_run(name: str) -> None:
+    found = doctest.testmod(importlib.import_module(f"densevid.evaluation.{name}"))
     assert found.attempted > 0 and found.failed == 0
 
 

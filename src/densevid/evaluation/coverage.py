@@ -44,7 +44,7 @@ class LengthRange:
             )
 
     @property
-    def everything(self) -> bool:
+    def unlimited(self) -> bool:
         """Whether nothing is left out."""
         return self.at_least is None and self.at_most is None
 
@@ -60,7 +60,7 @@ def restrict(
     predictions: EventFile, references: Sequence[EventFile], lengths: LengthRange
 ) -> tuple[EventFile, list[EventFile]]:
     """The events of these lengths on both sides."""
-    if lengths.everything:
+    if lengths.unlimited:
         return predictions, list(references)
     kept = [file.keep(lengths.contains(file), empty_videos=False) for file in references]
     if not any(len(file) for file in kept):
@@ -70,10 +70,27 @@ def restrict(
 
 @dataclass(frozen=True)
 class Coverage:
-    """Counts and names, so that a subset is never silent.
+    """Counts and names, so that a subset is never silent. Files are described as read, the rest as scored.
 
-    `segments` and `paragraph` are empty unless these parts (and paragraph files) are there, `subset` unless events were
-    left out by length. Files are described as read, the rest as scored.
+    Attributes:
+        protocol: The captioning protocol.
+        reference_videos: The number of videos of any reference file.
+        predicted_videos: How many of them have a list of predictions, which may be empty.
+        missing_videos: Reference videos without such a list.
+        unknown_videos: Predicted videos of no reference file.
+        videos_without_events: Reference videos whose list of predictions is empty.
+        events_per_video: Mean, smallest and largest number of predicted events of a predicted video.
+        reference_events_per_video: The mean over reference files and their videos.
+        repeated_sentences: The share of predicted events whose sentence stands earlier in the same video.
+        distinct_sentences: The share of different sentences among all predicted.
+        skipped: What was left out, and why.
+        files: Name, hash, videos and events of each file.
+        versions: Versions of the packages that the scores depend on.
+        subset: What the limits of length left out; empty without limits.
+        segments: Segments with and without a prediction; empty unless segments were scored.
+        paragraph: Videos of paragraph files; empty without such files.
+        warnings: What a user should know.
+        meteor: Always "native"; 0.1 could run METEOR's jar, too.
     """
 
     protocol: str
@@ -93,7 +110,7 @@ class Coverage:
     segments: dict[str, int] = field(default_factory=dict)
     paragraph: dict[str, Any] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
-    meteor: str = "native"  # 0.1 could run METEOR's jar, too
+    meteor: str = "native"
 
 
 def report_coverage(read: Sides, scored: Sides, protocol: str, parts: Sequence[str]) -> Coverage:
@@ -128,7 +145,7 @@ def report_coverage(read: Sides, scored: Sides, protocol: str, parts: Sequence[s
 
 def with_subset(coverage: Coverage, read: Sides, scored: Sides, lengths: LengthRange) -> Coverage:
     """Add what a range of lengths left out."""
-    if lengths.everything:
+    if lengths.unlimited:
         return coverage
     (all_predictions, all_references), (predictions, references) = read, scored
     videos = len(union_of_videos(all_references)) - len(union_of_videos(references))

@@ -50,7 +50,7 @@ class Settings:
         ):
             if value not in known:
                 raise InputError(f"unknown {name} {value!r}; choose from {', '.join(known)}")
-        if self.paragraphs and not self.lengths.everything:
+        if self.paragraphs and not self.lengths.unlimited:
             raise InputError("paragraph files describe whole videos; leave out --paragraphs, or --min/--max-seconds")
 
     @property

@@ -38,6 +38,10 @@ def tokenize(sentences: Sequence[str]) -> list[str]:
 
     Returns:
         One string a caption, words separated by single spaces.
+
+    Example:
+        >>> tokenize(["A man's dog isn't here.", "(The dog has gone!)"])
+        ["a man 's dog is n't here", '-lrb- the dog has gone -rrb-']
     """
     lines = [_one_ascii_line(sentence) for sentence in sentences]
     tokenized = [_from_words(line) for line in lines]

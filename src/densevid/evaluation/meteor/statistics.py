@@ -44,6 +44,11 @@ def statistics(pairs: Sequence[Pair]) -> Statistics:
 
     Returns:
         N x 23: the statistics against the reference that scores best, the first of equally good ones.
+
+    Example:
+        >>> rows = statistics([("the dog ran away", ("a dog runs", "the dog has run away"))])
+        >>> segment_scores(rows).round(4)
+        array([0.4138])
     """
     if not pairs:
         return np.empty((0, STATISTICS))
