@@ -47,10 +47,10 @@ def test_wrong_words_are_one_line_and_exit_code_2(
     with pytest.raises(SystemExit) as stop:
         main(words)
     assert stop.value.code == 2
-    said = capsys.readouterr().err
-    assert said.startswith("densevid: ")
-    assert said.endswith(f"(see `{where} --help`)\n")
-    assert said.count("\n") == 1
+    line = capsys.readouterr().err
+    assert line.startswith("densevid: ")
+    assert line.endswith(f"(see `{where} --help`)\n")
+    assert line.count("\n") == 1
 
 
 def test_a_missing_model_is_one_line(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_a_missing_model_is_one_line(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("given", "used"), [(None, "PASSIVE"), ("ACTIVE", "ACTIVE")])
 def test_threads_do_not_spin_unless_the_user_wants_it(given: str | None, used: str) -> None:
-    """OpenMP itself is asked, which looks once, when torch is loaded."""
+    """What OpenMP itself reads, once, when torch is loaded."""
     others = {name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "GOMP_"))}
     environment = {**others, "OMP_DISPLAY_ENV": "TRUE", **({"OMP_WAIT_POLICY": given} if given else {})}
     code = "from densevid.cli import main; main(['models']); import torch"
@@ -87,10 +87,10 @@ def test_a_command_fails_in_part_only_if_some_input_was_used() -> None:
     assert (exit_code(0, 3), exit_code(1, 3), exit_code(3, 3), exit_code(0, 0)) == (0, 1, 2, 0)
 
 
-def test_whoever_stops_reading_is_told_nothing_more() -> None:
+def test_a_closed_pipe_ends_without_a_message() -> None:
     """As `| head` does: no line, no traceback, and not the exit code of work that is done."""
-    said = "models.run = lambda arguments: print('x' * 1000000)"
-    code = f"import sys; from densevid import cli; from densevid.commands import models; {said}; "
+    run = "models.run = lambda arguments: print('x' * 1000000)"
+    code = f"import sys; from densevid import cli; from densevid.commands import models; {run}; "
     code += "sys.exit(cli.main(['models']))"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None and process.stderr is not None
@@ -100,7 +100,7 @@ def test_whoever_stops_reading_is_told_nothing_more() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_who_is_asked_to_end_leaves_nothing_half_written(number: signal.Signals, tmp_path: Path) -> None:
+def test_a_process_that_is_terminated_leaves_nothing_half_written(number: signal.Signals, tmp_path: Path) -> None:
     code = """
 import os, signal, sys
 from densevid import cli
@@ -123,7 +123,7 @@ cli.main(["models"])
     assert (done.returncode, done.stderr, list(tmp_path.iterdir())) == (-number, "", [])
 
 
-def test_what_is_ignored_stays_ignored_and_forked_children_end_as_always(tmp_path: Path) -> None:
+def test_ignored_signals_stay_ignored_and_forked_children_can_be_terminated(tmp_path: Path) -> None:
     code = """
 import multiprocessing, os, signal
 from densevid import cli
@@ -154,7 +154,7 @@ print(cli.main(["models"]))
 
 
 @pytest.mark.parametrize("encoding", ["cp1252", "latin-1", "ascii"])
-def test_letters_that_the_terminal_has_not_are_question_marks(encoding: str) -> None:
+def test_letters_that_the_terminal_lacks_are_question_marks(encoding: str) -> None:
     code = "from densevid import cli; from densevid.commands import models; "
     code += "models.run = lambda arguments: print('v\\u0438\\u0434 \\udcff.mp4'); cli.main(['models'])"
     environment = {**os.environ, "PYTHONIOENCODING": encoding}
@@ -164,7 +164,7 @@ def test_letters_that_the_terminal_has_not_are_question_marks(encoding: str) -> 
     assert (done.stdout, done.stderr) == ("v?? ?.mp4\n", "")
 
 
-def test_a_file_that_looks_like_a_flag_is_told_apart(tmp_path: Path, monkeypatch, capsys) -> None:
+def test_a_file_that_looks_like_a_flag_is_hinted_at(tmp_path: Path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     Path("-dash.mp4").touch()
     with pytest.raises(SystemExit):

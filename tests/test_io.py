@@ -1,4 +1,4 @@
-"""Files are written whole or not at all, and say where they came from."""
+"""Files are written whole or not at all, with their provenance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Learning works: a handful of generated videos is learnt by heart, and it is their content that is learnt."""
+"""Training works: a model overfits a handful of generated videos, and depends on their content."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def settings(variant: str) -> Config:
 
 
 @pytest.fixture(scope="module", params=list(VARIANTS))
-def learnt(request: pytest.FixtureRequest) -> LoadedModel:
+def trained(request: pytest.FixtureRequest) -> LoadedModel:
     torch.set_num_threads(1)
     return learn(TRACKS, TRUTH, settings(request.param), quiet=True)
 
@@ -45,7 +45,7 @@ def covers(guess: Event, event: Event) -> bool:
     return shared >= 0.7 * (guess.seconds + event.seconds - shared)
 
 
-def says(guess: Event, event: Event) -> bool:
+def same_sentence(guess: Event, event: Event) -> bool:
     return guess.sentence == event.sentence
 
 
@@ -58,38 +58,38 @@ def share_found(loaded: LoadedModel, tracks: dict[str, FeatureTrack], *alike: Ca
     return sum(hits) / len(hits)
 
 
-def test_the_loss_is_near_zero(learnt: LoadedModel) -> None:
+def test_the_loss_is_near_zero(trained: LoadedModel) -> None:
     dataset = SegmentDataset(
-        Annotations(TRUTH, {}, []), InMemoryFeatures(TRACKS, RECIPE), learnt.vocabulary, learnt.config
+        Annotations(TRUTH, {}, []), InMemoryFeatures(TRACKS, RECIPE), trained.vocabulary, trained.config
     )
     (batch,) = batches(dataset, 1000, seed=0, epoch=0)
     with torch.no_grad():
         losses = {
-            name: float(value) for name, value in total_loss(learnt.model, batch, learnt.config)[1].detached().items()
+            name: float(value) for name, value in total_loss(trained.model, batch, trained.config)[1].detached().items()
         }
     assert losses["words"] < 0.05 and losses["score"] < 0.05
     assert losses["offsets"] < 0.01 and losses["mask"] < 0.1
 
 
-def test_it_proposes_and_captions_them_right(learnt: LoadedModel) -> None:
-    assert share_found(learnt, TRACKS, covers, says) == 1
-    predicted = sum(len(Captioner(learnt).caption(track)) for track in TRACKS.values())
+def test_it_proposes_and_captions_them_right(trained: LoadedModel) -> None:
+    assert share_found(trained, TRACKS, covers, same_sentence) == 1
+    predicted = sum(len(Captioner(trained).caption(track)) for track in TRACKS.values())
     assert predicted <= 1.5 * sum(map(len, TRUTH.values())), "and hardly anything else"
 
 
-def test_given_segments_are_captioned_right(learnt: LoadedModel) -> None:
-    captioner = Captioner(learnt)
+def test_given_segments_are_captioned_right(trained: LoadedModel) -> None:
+    captioner = Captioner(trained)
     for video, events in TRUTH.items():
-        said = captioner.caption_segments(TRACKS[video], [(event.start, event.end) for event in events])
-        assert [event.sentence for event in said] == [event.sentence for event in events]
+        captioned = captioner.caption_segments(TRACKS[video], [(event.start, event.end) for event in events])
+        assert [event.sentence for event in captioned] == [event.sentence for event in events]
 
 
-def test_permuted_features_destroy_both(learnt: LoadedModel) -> None:
+def test_permuted_features_destroy_both(trained: LoadedModel) -> None:
     names = list(TRACKS)
     permuted = {name: TRACKS[other] for name, other in zip(names, [*names[1:], names[0]], strict=True)}
-    assert share_found(learnt, permuted, covers) <= 0.5, "boundaries"
-    assert share_found(learnt, permuted, says) <= 0.6, "sentences, of which there are only six"
-    assert share_found(learnt, permuted, covers, says) <= 0.2
+    assert share_found(trained, permuted, covers) <= 0.5, "boundaries"
+    assert share_found(trained, permuted, same_sentence) <= 0.6, "sentences, of which there are only six"
+    assert share_found(trained, permuted, covers, same_sentence) <= 0.2
 
 
 def test_caption_only_training_with_scheduled_sampling() -> None:
@@ -101,8 +101,8 @@ def test_caption_only_training_with_scheduled_sampling() -> None:
     )
     captioner = Captioner(learn(TRACKS, TRUTH, config, quiet=True))
     for video, events in TRUTH.items():
-        said = captioner.caption_segments(TRACKS[video], [(event.start, event.end) for event in events])
-        assert [event.sentence for event in said] == [event.sentence for event in events]
+        captioned = captioner.caption_segments(TRACKS[video], [(event.start, event.end) for event in events])
+        assert [event.sentence for event in captioned] == [event.sentence for event in events]
 
 
 def test_proposal_only_training_leaves_the_captioner_alone() -> None:

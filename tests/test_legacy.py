@@ -1,4 +1,4 @@
-"""What version 0.1 wrote is still read, and one line says what to write instead."""
+"""What version 0.1 wrote is still read, with one line that names the present form."""
 
 from __future__ import annotations
 

@@ -49,12 +49,15 @@ def exit_code(failed: int, total: int) -> ExitCode:
 
 
 class InputError(ValueError):
-    """Something the user gave cannot be used; the message says what, where, and what to do."""
+    """Input from the user that cannot be used; the message names what, where, and what to do."""
 
 
 class ArgumentError(InputError):
-    """An argument cannot be what it is. Names of arguments stand in braces in the text: who calls a function reads them
-    as they are, who gives a command as flags.
+    """An argument that cannot be used, given to a function or as a flag.
+
+    Args:
+        text: The message, with names of arguments in braces: `{device}` reads `device` to the caller of a function, and
+            `--device` in the command line (`with_flags`).
     """
 
     def __init__(self, text: str) -> None:
@@ -63,23 +66,23 @@ class ArgumentError(InputError):
 
 
 def printable(text: str) -> str:
-    """Text without what a terminal would act upon; a file's name may hold anything, and question marks stand in."""
+    """Text with question marks for control characters, which a file's name may have and a terminal would act on."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def one_line(error: BaseException) -> str:
-    """The text of an error folded onto one line, for stderr."""
+    """The text of an error on one line, for stderr."""
     return _folded(str(error)) or type(error).__name__
 
 
 def named(name: str, error: BaseException) -> str:
-    """What went wrong with one of several things, on one line that begins with its name, once."""
+    """The error of one of several inputs, on one line that begins with the name of the input, once."""
     text, known = _reason(error), _folded(name)
     return text if text.startswith(f"{known}: ") else f"{known}: {text}"
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether memory was wanting: Python's, a GPU's, or torch's own, which it tells in words alone."""
+    """Whether memory ran out: Python's, a GPU's, or torch's own, which only the message of its error shows."""
     by_torch = type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error)
     return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and by_torch)
 
@@ -97,7 +100,7 @@ def _folded(text: str) -> str:
 
 
 def run_main(main: Callable[[], int]) -> NoReturn:
-    """Run a module as a program: what the user got wrong is one line on stderr and exit code 2."""
+    """Run the `main` of a module as a program; an InputError is one line on stderr and exit code 2."""
     try:
         raise SystemExit(main())
     except InputError as error:

@@ -1,4 +1,4 @@
-"""Files that commands write: whole or not at all, and each with a block that says where it came from."""
+"""Writes files whole or not at all, each with a provenance block: versions, settings and hashes of the inputs."""
 
 from __future__ import annotations
 
@@ -24,11 +24,21 @@ PART_NAME = 40  # letters of a file's name that are in its temporary one
 
 @contextmanager
 def atomic_path(path: Path | str) -> Iterator[Path]:
-    """Give a temporary name beside `path`; on success rename it there, on any failure leave `path` as it was."""
+    """Write a file whole or not at all.
+
+    Args:
+        path: The file to write; its folder is made.
+
+    Yields:
+        A temporary file beside it, which is renamed to `path` at the end of the block, or deleted after an error.
+
+    Raises:
+        InputError: The file cannot be written.
+    """
     path = Path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        begins = path.name[:PART_NAME]  # a name as long as the disk takes has no room for more
+        begins = path.name[:PART_NAME]  # a longer name could exceed the limit of the file system
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{begins}.", suffix=".part")
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror}") from error
@@ -46,20 +56,20 @@ def atomic_path(path: Path | str) -> Iterator[Path]:
 
 
 def require_writable(path: Path | str) -> None:
-    """Raise before the work if `path` could not be written after it; nothing is made or changed."""
+    """Raise InputError if `path` cannot be written, before the work is done; nothing is made or changed."""
     path = Path(path)
     if path.is_dir():
         raise InputError(f"cannot write {path}: it is a folder")
-    there = next(folder for folder in (path.absolute().parent, *path.absolute().parents) if os.path.lexists(folder))
-    if not there.is_dir():
-        raise InputError(f"cannot write {path}: {there} is not a folder")
-    if not os.access(there, os.W_OK | os.X_OK):
-        raise InputError(f"cannot write {path}: no permission to write in {there}")
+    existing = next(folder for folder in (path.absolute().parent, *path.absolute().parents) if os.path.lexists(folder))
+    if not existing.is_dir():
+        raise InputError(f"cannot write {path}: {existing} is not a folder")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise InputError(f"cannot write {path}: no permission to write in {existing}")
 
 
 @contextmanager
 def tensor_path(path: Path | str) -> Iterator[Path]:
-    """`atomic_path` for safetensors, which does not tell a full disk, for one, as an OSError."""
+    """`atomic_path` for safetensors, whose errors, as of a full disk, are not OSErrors."""
     from safetensors import SafetensorError
 
     try:
@@ -83,7 +93,15 @@ def write_json(path: Path | str, content: Any, *, indent: int | None = 1) -> Non
 
 
 def read_json(path: Path | str, *, object_from: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:
-    """Read a JSON file; what is wrong with it becomes one line. `object_from` makes an object of its pairs."""
+    """Read a JSON file.
+
+    Args:
+        path: The file.
+        object_from: Makes an object of its (key, value) pairs; by default a dict.
+
+    Raises:
+        InputError: The file cannot be read, or is not JSON.
+    """
     path = Path(path)
     try:
         return json.loads(path.read_text(encoding="utf-8-sig"), object_pairs_hook=object_from)
@@ -98,7 +116,7 @@ def read_json(path: Path | str, *, object_from: Callable[[list[tuple[str, Any]]]
 
 
 def toml_text(table: Mapping[str, Any]) -> str:
-    """A plain nested mapping as TOML text; None, which TOML cannot say, is left out."""
+    """A plain nested mapping as TOML text; None, which TOML does not have, is left out."""
     return "\n".join(_toml_tables(table, ())).lstrip("\n") + "\n"
 
 
@@ -132,7 +150,13 @@ def _toml_value(value: Any) -> str:
 
 
 def provenance(*, config_hash: str | None = None, inputs: Iterable[Path | str] = (), **more: Any) -> dict[str, Any]:
-    """The block every written file carries: version, commit, configuration and the hashes of what was read."""
+    """The block in every written file: version, commit, configuration and the hashes of the inputs.
+
+    Args:
+        config_hash: The hash of the settings.
+        inputs: Files and folders that were read.
+        more: Further entries.
+    """
     paths = [Path(path) for path in inputs]
     names = Counter(path.name for path in paths)
     return {
@@ -182,7 +206,7 @@ def source_commit() -> str | None:
 
 
 def cache_folder() -> Path:
-    """$DENSEVID_CACHE, or the platform's cache folder for this package. It need not exist nor be writable."""
+    """$DENSEVID_CACHE, or the cache folder of the platform; it need not exist, nor be writable."""
     if chosen := os.environ.get("DENSEVID_CACHE"):
         return Path(chosen)
     if sys.platform == "win32":
@@ -195,7 +219,7 @@ def cache_folder() -> Path:
 
 
 def to_disk(path: Path) -> None:
-    """Wait until a file (or the names in a folder) is on the disk, so that a power cut after it takes nothing back."""
+    """Wait until a file, or the names in a folder, are on the disk and survive a power cut."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

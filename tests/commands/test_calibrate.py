@@ -69,9 +69,11 @@ def test_bad_videos_are_named_and_left_out(trained: Path, tmp_path: Path, capsys
             np.save(tmp_path / "features" / f"{video}_{name}.npy", part[:0] if number == 3 else part)
     files = ["--model", str(tmp_path / "model"), "--features", str(tmp_path / "features"), "--seconds-per-step", "0.5"]
     assert main(["calibrate", *files, "--references", str(trained / "train.json")]) == ExitCode.PARTIAL
-    told = capsys.readouterr()
-    assert "fitted on" in told.out and "6 videos" in told.out
+    shown = capsys.readouterr()
+    assert "fitted on" in shown.out and "6 videos" in shown.out
     empty, hollow = source.videos()[3], source.videos()[7]
-    assert f"{hollow}: its features hold NaN" in told.err and f"{empty}: its resnet array has shape (0, 24)" in told.err
-    assert "2 of 8 videos cannot be used and are left out" in told.err
+    assert (
+        f"{hollow}: its features hold NaN" in shown.err and f"{empty}: its resnet array has shape (0, 24)" in shown.err
+    )
+    assert "2 of 8 videos cannot be used and are left out" in shown.err
     assert load_model(tmp_path / "model").calibration is not None

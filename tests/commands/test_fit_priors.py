@@ -51,26 +51,26 @@ def test_a_model_learns_which_words_to_expect(trained: Path, model: Path, capsys
     assert "run `densevid calibrate` again" in capsys.readouterr().err
     (model / "calibration.toml").unlink()
 
-    told = {}
+    results = {}
     for weight in ("0", "50"):
         settings = ["--set", "inference.beam=6", "--set", f"inference.word_prior_weight={weight}"]
         out = model.parent / f"{weight}.json"
         words = ["--model", str(model), "--features", str(trained / "train"), *settings, "--out", str(out)]
         assert main(["predict", *words]) == 0
-        told[weight] = json.loads(out.read_text())["results"]
-    assert told["0"] != told["50"]
+        results[weight] = json.loads(out.read_text())["results"]
+    assert results["0"] != results["50"]
 
 
 def test_a_file_that_is_no_good_is_replaced(trained: Path, model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """And of videos without features it is said that they are left out."""
+    """And the videos without features are reported."""
     (model / WORD_PRIOR).write_bytes(b"garbage")
     content = json.loads((trained / "train.json").read_text())
     more = {**content, "nobody": {"duration": 9, "timestamps": [[0, 5]], "sentences": ["x"]}}
     (model.parent / "more.json").write_text(json.dumps(more))
     files = ["--annotations", str(model.parent / "more.json"), "--features", str(trained / "train")]
     assert main(["fit-priors", "--model", str(model), *files]) == 0
-    told = capsys.readouterr()
-    assert "fitted on 8 videos" in told.out and "1 of 9 videos have no features and are left out" in told.err
+    shown = capsys.readouterr()
+    assert "fitted on 8 videos" in shown.out and "1 of 9 videos have no features and are left out" in shown.err
     assert load_model(model).word_prior is not None
 
 
@@ -87,13 +87,13 @@ def test_features_of_any_size_can_be_fitted(trained: Path, model: Path, tmp_path
     assert load_model(model).word_prior is not None
 
 
-def test_clips_are_told_of_as_they_are(
+def test_priors_are_fitted_to_clips(
     trained: Path, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = read_annotations(trained / "train.json").events
+    truth = read_annotations(trained / "train.json").events
     clips = {
         video: {"split": "train", "seconds": 24.0, "captions": [event.sentence for event in events], "source": video}
-        for video, events in told.items()
+        for video, events in truth.items()
     }
     (tmp_path / "clips.json").write_text(json.dumps(clips))
     words = ["fit-priors", "--model", str(model), "--timelines", str(tmp_path), "--features", str(trained / "train")]
@@ -101,11 +101,11 @@ def test_clips_are_told_of_as_they_are(
     assert "clips know their own times" in capsys.readouterr().err
     assert main(words) == 0
     expected = load_model(model).word_prior
-    means = [open_features(trained / "train").track(video).values.astype(np.float64).mean(axis=0) for video in told]
+    means = [open_features(trained / "train").track(video).values.astype(np.float64).mean(axis=0) for video in truth]
     assert expected is not None
     np.testing.assert_allclose(expected.mean_F, np.mean(means, axis=0), rtol=2e-3, atol=2e-3)
     assert main([*words, "--split", "nowhere"]) == 2
-    assert not (model / ACTIONNESS).exists(), "there is something to tell of every clip"
+    assert not (model / ACTIONNESS).exists(), "every clip has captions"
     clips[min(clips)]["captions"] = []
     (tmp_path / "clips.json").write_text(json.dumps(clips))
     capsys.readouterr()
@@ -115,7 +115,7 @@ def test_clips_are_told_of_as_they_are(
     assert actionness is not None and actionness.about["provenance"]["command"] == "fit-priors"
 
 
-def test_videos_without_events_teach_whether_anything_happens(trained: Path, model: Path, tmp_path: Path) -> None:
+def test_actionness_is_fitted_to_videos_without_events(trained: Path, model: Path, tmp_path: Path) -> None:
     content = json.loads((trained / "train.json").read_text())
     content[min(content)].update(timestamps=[], sentences=[])
     (tmp_path / "some.json").write_text(json.dumps(content))
@@ -127,7 +127,7 @@ def test_videos_without_events_teach_whether_anything_happens(trained: Path, mod
 
 
 @pytest.mark.parametrize(
-    ("flags", "told"),
+    ("flags", "message"),
     [
         (["--annotations", "train.json"], "--annotations needs --features"),
         (["--annotations", "other.json", "--features", "train"], "no video has both features and told events"),
@@ -137,7 +137,7 @@ def test_videos_without_events_teach_whether_anything_happens(trained: Path, mod
     ],
 )
 def test_what_cannot_be_fitted_is_one_line(
-    trained: Path, model: Path, capsys: pytest.CaptureFixture[str], flags: list[str], told: str
+    trained: Path, model: Path, capsys: pytest.CaptureFixture[str], flags: list[str], message: str
 ) -> None:
     (trained / "other.json").write_text(
         json.dumps({"nobody": {"duration": 9, "timestamps": [[0, 5]], "sentences": ["x"]}})
@@ -151,5 +151,5 @@ def test_what_cannot_be_fitted_is_one_line(
         code = int(stopped.code or 0)
     assert code == 2
     error = capsys.readouterr().err
-    assert told in error and "Traceback" not in error
+    assert message in error and "Traceback" not in error
     assert not (model / WORD_PRIOR).exists()

@@ -73,13 +73,13 @@ def test_every_variant_learns(data: Path, tmp_path: Path, variant: str) -> None:
     out = tmp_path / "run"
     chosen = settings("model.dropout=0.1", "model.input_dropout=0.1", *VARIANTS[variant])
     assert train_here(data, out, *chosen, "--limit-steps", "2", validate=False) == 0
-    begun, learnt = load_config(out / "config.toml"), weights(out)
+    begun, trained = load_config(out / "config.toml"), weights(out)
     torch.manual_seed(begun.training.seed)
     from densevid.model.masked_transformer import MaskedTransformer
 
-    fresh = MaskedTransformer(begun, learnt["caption_decoder.words.bias"].shape[0]).state_dict()
-    moved = {name.split(".")[0] for name in fresh if not torch.equal(fresh[name], learnt[name])}
-    assert all(torch.isfinite(tensor).all() for tensor in learnt.values())
+    fresh = MaskedTransformer(begun, trained["caption_decoder.words.bias"].shape[0]).state_dict()
+    moved = {name.split(".")[0] for name in fresh if not torch.equal(fresh[name], trained[name])}
+    assert all(torch.isfinite(tensor).all() for tensor in trained.values())
     task = begun.training.task
     assert {"input_embedding", "encoder"} <= moved
     assert ("proposal_decoder" in moved) == (task != "captions")
@@ -143,8 +143,8 @@ def test_starting_from_another_model(run: Path, data: Path, tmp_path: Path) -> N
     out = tmp_path / "again"
     assert train_here(data, out, "--from", str(run / "model"), *frozen, "--limit-steps", "1") == 0
     ours, theirs = weights(out), weights(run, "model")
-    learnt = [name for name in ours if not name.endswith(("running_mean", "running_var", "num_batches_tracked"))]
-    assert all(torch.allclose(ours[name], theirs[name], atol=1e-20) for name in learnt)
+    parameters = [name for name in ours if not name.endswith(("running_mean", "running_var", "num_batches_tracked"))]
+    assert all(torch.allclose(ours[name], theirs[name], atol=1e-20) for name in parameters)
     assert main(words(data, tmp_path / "x", "--from", str(run / "model"), *settings("model.width=32"))) == 2
 
 
@@ -287,11 +287,11 @@ def test_a_split_of_the_same_file_validates(data: Path, tmp_path: Path) -> None:
     assert sum(row["split"] == "validation" for row in rows(tmp_path / "run")) == 2
 
 
-def test_a_split_that_nothing_tells_from_others(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_split_that_the_files_do_not_name(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """All videos are taken for it, as ActivityNet's files are of one split each; but not for a second one."""
     assert main(words(data, tmp_path / "run", "--split", "fit", "--limit-steps", "1", validate=False)) == 0
-    told = capsys.readouterr().err
-    assert "train.json: no video has a \"subset\", so all are taken for the split 'fit'" in told
+    reported = capsys.readouterr().err
+    assert "train.json: no video has a \"subset\", so all are taken for the split 'fit'" in reported
     command = words(data, tmp_path / "other", "--split", "train", "--validation-split", "val", validate=False)
     assert main(command) == 2
     line = capsys.readouterr().err.splitlines()[-1]
@@ -304,9 +304,9 @@ def test_a_split_may_be_that_of_the_features_folders(
     data: Path, tmp_path: Path, inside: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """ActivityNet's files know no splits, the release's feature folders do."""
-    stored, told = open_features(data / "train"), json.loads((data / "train.json").read_text())
-    (tmp_path / "all.json").write_text(json.dumps(told))
-    for index, video in enumerate(told):
+    stored, annotations = open_features(data / "train"), json.loads((data / "train.json").read_text())
+    (tmp_path / "all.json").write_text(json.dumps(annotations))
+    for index, video in enumerate(annotations):
         folder = tmp_path / "features" / ("training" if index < 6 else "validation")
         folder.mkdir(parents=True, exist_ok=True)
         np.save(folder / f"{video}.npy", stored.track(video).values)
@@ -316,7 +316,7 @@ def test_a_split_may_be_that_of_the_features_folders(
     one_stream = settings('features.streams=["both"]', "features.widths=[32]")
     command = ["train", str(data / "tiny.toml"), *files_of, *one_stream, "--limit-steps", "1"]
     assert main([*command, "--out", str(tmp_path / "run")]) == 0
-    assert "segments of 6 videos" in (told_here := capsys.readouterr().err) and "segments of 2 videos" in told_here
+    assert "segments of 6 videos" in (reported := capsys.readouterr().err) and "segments of 2 videos" in reported
 
 
 def test_validation_on_the_training_data_is_told(

@@ -94,14 +94,14 @@ def test_gradients_through_a_mask_are_finite_where_every_step_is_unlikely() -> N
     """64 steps of which each has a logit near -120: cuDNN's backward gives NaN for the queries."""
     torch.manual_seed(0)
     attention = MultiHeadAttention(64, 1, 0.0, released=False).cuda()
-    asked = torch.nn.Parameter(0.1 * torch.randn(1, 64, 64, device="cuda"))
+    queries = torch.nn.Parameter(0.1 * torch.randn(1, 64, 64, device="cuda"))
     keys = 0.1 * torch.randn(1, 1, 64, 64, device="cuda")
     keys[..., 0] = -120 * math.sqrt(64)
     with torch.no_grad():
-        asked[..., 0] = 1
+        queries[..., 0] = 1
         attention.query.weight.copy_(torch.eye(64))
     memory = KeysValues(keys.bfloat16(), torch.randn(1, 1, 64, 64, device="cuda").bfloat16())
     with torch.autocast("cuda", torch.bfloat16):
-        told = attention(asked, memory, torch.ones(1, 1, 64, 64, dtype=torch.bool, device="cuda").tril())
-    told.float().square().sum().backward()
-    assert asked.grad is not None and asked.grad.isfinite().all()
+        attended = attention(queries, memory, torch.ones(1, 1, 64, 64, dtype=torch.bool, device="cuda").tril())
+    attended.float().square().sum().backward()
+    assert queries.grad is not None and queries.grad.isfinite().all()

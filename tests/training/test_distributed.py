@@ -72,7 +72,7 @@ def test_norms_counts_and_means(tmp_path: Path) -> None:
 
 
 def test_leaving_at_once() -> None:
-    """What was said is heard, and nothing runs that could still fail."""
+    """Output is flushed, and nothing runs that could still fail."""
     code = "import atexit\nfrom densevid.training.distributed import leave_at_once\natexit.register(print, 'farewell')"
     left = subprocess.run(
         [sys.executable, "-c", f"{code}; print('done', end=''); leave_at_once()"], capture_output=True, text=True

@@ -100,7 +100,7 @@ def _stamp(run: Path) -> int:
 
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_killed_and_resumed(data: Path, tmp_path: Path, ranks: int) -> None:
-    """SIGKILL at random moments; nothing is asked of the run but to be started again."""
+    """SIGKILL at random moments; nothing is done but to start the run again."""
     longer = [*HARD, *settings(f"training.epochs={9 - 2 * ranks}", "training.checkpoint_every=1")]
     if ranks == 1:
         assert train_here(data, tmp_path / "whole", *longer) == 0
@@ -113,23 +113,23 @@ def test_killed_and_resumed(data: Path, tmp_path: Path, ranks: int) -> None:
     assert_same_weights(tmp_path / "whole", run)
 
 
-def test_a_run_says_how_far_it_came_and_records_it(
+def test_a_run_reports_and_records_how_far_it_came(
     data: Path, unbroken: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def told(*more: str) -> list[str]:
+    def stderr_of(*more: str) -> list[str]:
         capsys.readouterr()
         assert train_here(data, tmp_path / "run", *HARD, *more) == 0
         return capsys.readouterr().err.splitlines()
 
     model = f"; model in {tmp_path / 'run' / 'model'}"
     for stop, rows in ((3, ["3"]), (13, ["4", "8", "10", "12", "13"])):
-        *_, step, last = told("--resume", "--limit-steps", str(stop))
+        *_, step, last = stderr_of("--resume", "--limit-steps", str(stop))
         assert step.startswith(f"step {stop}/16  total ") and last.endswith(model)
         assert last.startswith(f"stopped at step {stop} of 16 after ") and "--resume and without --limit-steps" in last
         written = read_metrics(tmp_path / "run" / "metrics.csv")
         assert list(dict.fromkeys(row["step"] for row in written)) == rows
-    assert re.fullmatch(r"finished 16 steps, the last 3 in .* s" + re.escape(model), told("--resume")[-1])
-    assert told("--resume")[-1] == f"all 16 steps were done before{model}"
+    assert re.fullmatch(r"finished 16 steps, the last 3 in .* s" + re.escape(model), stderr_of("--resume")[-1])
+    assert stderr_of("--resume")[-1] == f"all 16 steps were done before{model}"
     assert same_table(unbroken, tmp_path / "run")
 
 
@@ -172,11 +172,11 @@ def test_settings_of_a_start_that_was_refused_are_not_kept(data: Path, tmp_path:
 
 
 def with_other_words(data: Path, folder: Path) -> Path:
-    """The same videos and segments, of which something else is said."""
+    """The same videos and segments, with another sentence."""
     shutil.copytree(data, folder)
-    told = json.loads((folder / "train.json").read_text())
-    next(iter(told.values()))["sentences"][0] += " again"
-    (folder / "train.json").write_text(json.dumps(told))
+    annotations = json.loads((folder / "train.json").read_text())
+    next(iter(annotations.values()))["sentences"][0] += " again"
+    (folder / "train.json").write_text(json.dumps(annotations))
     return folder
 
 

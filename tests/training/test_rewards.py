@@ -25,7 +25,7 @@ from densevid.training.sentence_scores import Words
 from examples.learn_generated_videos import RECIPE, SMALL, generate
 
 VOCABULARY = Vocabulary(("<unk>", "<pad>", "<init>", "<eos>", "dog", "cat"))
-SAID = (EOS, 4, 5)
+LAST_WORDS = (EOS, 4, 5)
 LENGTH = 2
 WORTH = {(): 0.0, ("dog",): 1.0, ("cat",): 0.2, ("dog", "dog"): 0.1, ("dog", "cat"): 3.0, ("cat", "dog"): 0.7}
 
@@ -60,8 +60,8 @@ def reward() -> Reward:
 
 
 def every_sentence() -> Tensor:
-    """All that can be said in two words: <eos> at once, or after one word, or not at all."""
-    sentences = [(EOS, PAD), *((word, last) for word in SAID[1:] for last in SAID)]
+    """All sentences of two words: <eos> at once, or after one word, or not at all."""
+    sentences = [(EOS, PAD), *((word, last) for word in LAST_WORDS[1:] for last in LAST_WORDS)]
     return torch.tensor(sentences)
 
 

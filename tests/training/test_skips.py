@@ -1,4 +1,4 @@
-"""Gradients that are not finite though every loss is: their steps change nothing, are told, and many end the run."""
+"""Gradients that are not finite: their steps change nothing and are reported, and many of them end the run."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ def uninitialised_is_nan() -> Iterator[None]:
 
 def everything(learner: TrainState) -> tuple[dict[str, Tensor], dict[int, dict[str, Tensor]]]:
     state = learner.optimizer.state_dict()["state"]
-    learnt = {name: parameter.detach().clone() for name, parameter in learner.model.named_parameters()}
-    return learnt, {number: {name: t.clone() for name, t in slots.items()} for number, slots in state.items()}
+    parameters = {name: parameter.detach().clone() for name, parameter in learner.model.named_parameters()}
+    return parameters, {number: {name: t.clone() for name, t in slots.items()} for number, slots in state.items()}
 
 
 def loader_of(config: Config) -> SegmentLoader:
@@ -145,29 +145,29 @@ def values_of(gradient: float = 1.0) -> Tensor:
 
 
 def test_means_are_those_of_the_gradients_that_there_were() -> None:
-    told: list[str] = []
-    watch, sums = LossMonitor(SkippedSteps(), told.append), LossSums()
+    warnings: list[str] = []
+    monitor, sums = LossMonitor(SkippedSteps(), warnings.append), LossSums()
     for step, gradient in enumerate((torch.nan, 2.0, torch.inf, 4.0), start=1):
-        for row in watch.add(step, [f"v{step}", "other"], values_of(gradient)):
+        for row in monitor.add(step, [f"v{step}", "other"], values_of(gradient)):
             sums.add(row)
         if step == 1:
             assert "gradient" not in sums.means() and sums.means()["total"] == 6
     assert sums.means()["gradient"] == 3 and sums.means()["words"] == 4 and sums.count == 4
-    assert told == [
+    assert warnings == [
         "step 1: gradient nan is not finite, with the videos v1, other, though every loss is:"
         " this step is skipped, and others like it will be counted"
     ]
-    assert watch.skips == SkippedSteps(count=2, in_a_row=0)
+    assert monitor.skips == SkippedSteps(count=2, in_a_row=0)
     with pytest.raises(InputError, match=r"step 5: total nan, gradient nan is not finite, with the videos x"):
-        watch.add(5, ["x"], torch.tensor([torch.nan, 1, 2, 3, 4, torch.nan, torch.nan]))
+        monitor.add(5, ["x"], torch.tensor([torch.nan, 1, 2, 3, 4, torch.nan, torch.nan]))
 
 
 def last_step(pattern: Iterator[bool]) -> int:
     """Which step ends a run whose steps are skipped by a pattern."""
-    watch = LossMonitor(SkippedSteps(), lambda text: None)
+    monitor = LossMonitor(SkippedSteps(), lambda text: None)
     for step, skipped in enumerate(pattern, start=1):
         try:
-            watch.add(step, ["v"], values_of(torch.nan if skipped else 1.0))
+            monitor.add(step, ["v"], values_of(torch.nan if skipped else 1.0))
         except InputError as error:
             assert "too many" in str(error) and f"step {step}: gradient nan is not finite, with the videos v" in str(
                 error
@@ -178,7 +178,7 @@ def last_step(pattern: Iterator[bool]) -> int:
 
 def test_many_skipped_steps_end_the_run() -> None:
     assert last_step(step > 10 for step in range(1, 100)) == 16, "five in a row are borne, six are not"
-    assert last_step(step % 6 != 0 for step in range(1, 200)) == 0, "few steps tell nothing of a share"
+    assert last_step(step % 6 != 0 for step in range(1, 200)) == 0, "too few steps for a share"
     assert last_step(step % 6 != 0 for step in range(1, 300)) == 200
     assert last_step(step % 50 == 0 for step in range(1, 5000)) == 0, "one in fifty"
     assert last_step(step % 49 == 0 for step in range(1, 5000)) == 49 * 5, "5 of 245 are more than one in fifty"
@@ -232,9 +232,9 @@ def test_a_run_that_breaks_for_good_ends(
 def test_training_in_memory_warns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("densevid.training.trainer.TrainState", BrokenLearner)
     torch.manual_seed(0)
-    with pytest.warns(UserWarning) as told:
+    with pytest.warns(UserWarning) as warnings:
         fit(MaskedTransformer(TINY, len(VOCABULARY)), loader_of(TINY), TINY)
-    first, last = (str(warning.message) for warning in told)
+    first, last = (str(warning.message) for warning in warnings)
     assert "step 1: gradient nan" in first and "steps were skipped" in last
 
 
@@ -245,8 +245,8 @@ def learn_as_one_rank(rank: int, meeting: str) -> None:
         learner = learner_of(TINY, ranks=Ranks(rank, 2))
         learner.broken = frozenset({1} if rank else ())
         batches: list[Batch] = list(loader_of(TINY).batches(0))
-        told: list[str] = []
-        watch = LossMonitor(SkippedSteps(), told.append)
+        warnings: list[str] = []
+        monitor = LossMonitor(SkippedSteps(), warnings.append)
         for step in range(3):
             before = everything(learner)
             values = learner.train_step(batches[rank])
@@ -254,8 +254,8 @@ def learn_as_one_rank(rank: int, meeting: str) -> None:
                 before[0]["caption_decoder.words.bias"], everything(learner)[0]["caption_decoder.words.bias"]
             )
             assert same == (step == 1)
-            watch.add(learner.step, [f"of rank {rank}"], values)
-        assert watch.skips == SkippedSteps(1, 0) and "with the videos of rank 0, of rank 1, though" in told[0]
+            monitor.add(learner.step, [f"of rank {rank}"], values)
+        assert monitor.skips == SkippedSteps(1, 0) and "with the videos of rank 0, of rank 1, though" in warnings[0]
         flat = torch.cat([parameter.detach().flatten() for parameter in learner.parameters])
         other = flat.clone()
         dist.broadcast(other, 0)

@@ -42,7 +42,7 @@ def clips(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def few_are_validated_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Composing the usual number after every epoch would take most of the time of these tests."""
+    """Composing the default number after every epoch would take most of the time of these tests."""
     monkeypatch.setattr(prepare, "VALIDATION_TIMELINES", 6)
 
 
@@ -210,11 +210,11 @@ def test_what_decides_about_the_best_model_must_be_there(
     clips: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = ["train", "modern", "--timelines", str(clips), "--out", str(tmp_path / "run"), "--device", "cpu"]
-    judged_by = [word for best in ("evaluate_every=1", "best_by=meteor") for word in ("--set", f"training.{best}")]
-    assert main([*run, *judged_by]) == 2
+    by_meteor = [word for best in ("evaluate_every=1", "best_by=meteor") for word in ("--set", f"training.{best}")]
+    assert main([*run, *by_meteor]) == 2
     assert "needs --validation FILE" in capsys.readouterr().err
     monkeypatch.setitem(sys.modules, "densevid.evaluation.evaluate", None)
-    assert main([*run, *judged_by, "--validation-split", "test"]) == 2
+    assert main([*run, *by_meteor, "--validation-split", "test"]) == 2
     assert "no METEOR here" in capsys.readouterr().err
 
 
@@ -257,7 +257,7 @@ def test_nothing_to_learn_and_videos_without_sentences_for_drawn_anchors_are_ref
 ) -> None:
     for keys, reason in (
         (("task=captions", "frozen_encoder=true", "frozen_captioner=true"), "leaves nothing to learn"),
-        (("proposal_loss=drawn", "disguised=0.5"), "needs training.proposal_loss = 'overlap'"),
+        (("proposal_loss=drawn", "channel_permuted=0.5"), "needs training.proposal_loss = 'overlap'"),
     ):
         chosen = [word for key in keys for word in ("--set", f"training.{key}")]
         assert train(clips, tmp_path / "run", [*settings, *chosen]) == 2

@@ -14,9 +14,9 @@ from densevid.training.sentence_scores import WordMatches
 
 
 def test_closed_forms() -> None:
-    told = ("a", "dog", "runs", "in", "the", "garden")
-    scorer = WordMatches([[told, ("nothing", "alike")]])
-    assert scorer.score(told, 0) == pytest.approx(1 - 0.6 * (1 / 6) ** 0.2)
+    reference = ("a", "dog", "runs", "in", "the", "garden")
+    scorer = WordMatches([[reference, ("nothing", "alike")]])
+    assert scorer.score(reference, 0) == pytest.approx(1 - 0.6 * (1 / 6) ** 0.2)
     assert scorer.score(("two", "cats"), 0) == 0.0
     precision, recall = 3 / 4, 3 / 6  # `a dog` and `garden`: two chunks
     mean = precision * recall / (0.85 * precision + 0.15 * recall)
@@ -43,8 +43,10 @@ def test_it_follows_meteor(shared: Path) -> None:
         for source in (clip, draw.choice(clips))
         if len(clip.captions) > 5
     ]
-    documents = [[tuple(sentence.lower().split()) for sentence in told] for _, told in pairs]
-    ours = WordMatches(documents).scores([tuple(said.lower().split()) for said, _ in pairs], range(len(pairs)))
+    documents = [[tuple(sentence.lower().split()) for sentence in references] for _, references in pairs]
+    ours = WordMatches(documents).scores([tuple(sentence.lower().split()) for sentence, _ in pairs], range(len(pairs)))
     engine = scorer.MeteorScorer(cache=False)
-    theirs = statistics.segment_scores(engine.statistics([(said.lower(), tuple(told)) for said, told in pairs]))
+    theirs = statistics.segment_scores(
+        engine.statistics([(text.lower(), tuple(references)) for text, references in pairs])
+    )
     assert np.corrcoef(ours, np.asarray(theirs))[0, 1] > 0.8

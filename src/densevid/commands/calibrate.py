@@ -1,4 +1,4 @@
-"""Fit how sure a model is of its events, on videos it has not learnt from, and write it into the model folder.
+"""Fit a model's confidence in its events on held-out videos, and write it into the model folder.
 
 MODEL_DIR/calibration.toml then turns scores into confidence: the probability that an event overlaps a true one with an
 IoU of at least .5. `densevid predict --summary` chooses by it and writes it as the score. A few hundred videos will do.
@@ -63,13 +63,13 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     opened = open_job(job, _report)
     truth = read_annotations(arguments.references).events
     tracks, failures = _tracks(opened, truth)
+    for failure in failures:
+        _report(failure)
     calibration = fit_calibration(opened.captioner, tracks, truth)
     inputs = [path for path in model_files(arguments.model) if path != target]
     block = provenance(inputs=[*inputs, arguments.features, *arguments.references], command="calibrate")
     write_text(target, toml_text({**calibration.as_table(), "provenance": block}))
     print(f"{target}: fitted on {calibration.fitted['events']:,} events of {calibration.fitted['videos']:,} videos")
-    for failure in failures:
-        _report(failure)
     total = len(failures) + len(tracks)
     if failures:
         _report(f"{len(failures)} of {total} videos cannot be used and are left out")
@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
 
 
 def _tracks(opened: OpenedJob, wanted: Container[str]) -> tuple[dict[str, FeatureTrack], list[str]]:
-    """Those of the videos that can be used, left where they are, and what is wrong with the others."""
+    """The tracks of videos that can be used, which are read later, and a line about each of the others."""
     tracks: dict[str, FeatureTrack] = {}
     failures = [failure for video, failure in opened.failures.items() if video in wanted]
     for video in opened.videos:

@@ -31,12 +31,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", metavar="CONFIG|PRESET", help="a TOML file of settings, or the name of a preset")
     parser.add_argument("--out", type=Path, required=True, metavar="RUN", help="the run folder to write")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a setting")
-    parser.add_argument("--resume", action="store_true", help="go on with the run in --out (or begin it)")
+    parser.add_argument("--resume", action="store_true", help="go on with the run in --out, or begin it")
     parser.add_argument("--from", type=Path, dest="start_from", metavar="MODEL_DIR", help="start from these weights")
     data = parser.add_argument_group("data")
-    data.add_argument("--annotations", type=Path, nargs="+", metavar="FILE", help="what to learn")
-    data.add_argument("--timelines", type=Path, metavar="CLIPS", help="or: compose it, without end, of these clips")
-    data.add_argument("--split", metavar="NAME", help="which subset of the annotations, or feature folder")
+    data.add_argument("--annotations", type=Path, nargs="+", metavar="FILE", help="the events to train on")
+    data.add_argument("--timelines", type=Path, metavar="CLIPS", help="or: clips to compose endless timelines of")
+    data.add_argument("--split", metavar="NAME", help="the subset of the annotations, or of the feature folders")
     data.add_argument("--features", type=Path, metavar="STORE", help="feature folder, file or store")
     data.add_argument("--validation", type=Path, nargs="+", metavar="FILE", help="annotations to validate on")
     data.add_argument("--validation-split", metavar="NAME", help="their part (alone: of the same annotations)")
@@ -104,7 +104,7 @@ def _training(arguments: argparse.Namespace) -> DataFiles | ClipFiles:
 
 
 def _require_used(arguments: argparse.Namespace) -> None:
-    """Refuse flags about annotated videos where there are none: clips know their own times and features."""
+    """Raise on flags about annotated videos where there are none: clips have their own times and features."""
     from densevid.errors import InputError
 
     for name in ("durations", "seconds_per_step", "validation_features"):

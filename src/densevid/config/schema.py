@@ -204,7 +204,7 @@ class InferenceConfig:
     mask_floor: float = 0.0  # steps whose event mask is at most this are not encoded; 0: all are
     border_reach: float = 0.0  # move each border to the strongest change within this share of the event's length
     border_weight: float = 0.0  # the power of the changes at both borders that scores are multiplied by
-    contrast_weight: float = 0.0  # the power of the contrast to its surroundings that an event's score is multiplied by
+    contrast_weight: float = 0.0  # the power of its contrast to what is around it that a score is multiplied by
     # What changes and contrasts are measured in: the similarity space of the word prior (if there is one), or features.
     similarity_space: Literal["words", "features"] = "words"
 

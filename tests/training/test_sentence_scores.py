@@ -21,9 +21,9 @@ def corpus(seed: int, documents: int) -> tuple[list[list[Words]], list[Words]]:
     def sentence() -> Words:
         return tuple(draw.choices(WORDS, k=draw.randint(1, 9)))
 
-    told = [[sentence() for _ in range(draw.randint(1, 4))] for _ in range(documents)]
-    said = [draw.choice(document) if draw.random() < 0.3 else sentence() for document in told]
-    return told, said
+    references = [[sentence() for _ in range(draw.randint(1, 4))] for _ in range(documents)]
+    hypotheses = [draw.choice(document) if draw.random() < 0.3 else sentence() for document in references]
+    return references, hypotheses
 
 
 def test_two_documents_by_hand() -> None:
@@ -45,13 +45,15 @@ def test_repeating_a_word_does_not_pay() -> None:
 @pytest.mark.skipif(find_spec("densevid.evaluation") is None, reason="the evaluator is not part of this checkout")
 @pytest.mark.parametrize("seed", range(5))
 def test_it_is_the_evaluators(seed: int) -> None:
-    told, said = corpus(seed, 12)
+    references, hypotheses = corpus(seed, 12)
     ngrams, scorer = (import_module(f"densevid.evaluation.metrics.{name}") for name in ("ngrams", "cider"))
-    texts = [" ".join(words) for words in [*said, *(words for document in told for words in document)]]
-    item_P = np.repeat(np.arange(len(told)), [len(document) for document in told])
-    items = ngrams.Items(np.arange(len(said)), item_P, len(said) + np.arange(len(item_P)))
+    texts = [" ".join(words) for words in [*hypotheses, *(words for document in references for words in document)]]
+    item_P = np.repeat(np.arange(len(references)), [len(document) for document in references])
+    items = ngrams.Items(np.arange(len(hypotheses)), item_P, len(hypotheses) + np.arange(len(item_P)))
     sentences = ngrams.index_sentences(texts)
     shared = sentences.shared(items.hypothesis_P, items.reference_P)
-    pairs = scorer.cider_of_items(sentences, items, np.zeros(len(said), dtype=np.int64), shared).scores()
+    pairs = scorer.cider_of_items(sentences, items, np.zeros(len(hypotheses), dtype=np.int64), shared).scores()
     want = scorer.mean_over_references(pairs, items)
-    np.testing.assert_allclose(Cider(told).scores(said, range(len(said))), want, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(
+        Cider(references).scores(hypotheses, range(len(hypotheses))), want, rtol=1e-12, atol=1e-12
+    )
