@@ -1,6 +1,7 @@
 """Time densevid against a plain version of the same work, in one run, and print the figures.
 
 Subjects:
+  caption    captioning one video, against another checkout of densevid
   evaluate   the official evaluations, against a loop over pycocoevalcap
   extract    from video files to features, against decoding and networks one after the other
   inference  captioning, against one video at a time and every proposal over all steps
@@ -25,7 +26,7 @@ from importlib import import_module
 
 from densevid.cli import run_program
 
-SUBJECTS = ("evaluate", "extract", "inference", "segments", "startup", "train")
+SUBJECTS = ("caption", "evaluate", "extract", "inference", "segments", "startup", "train")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

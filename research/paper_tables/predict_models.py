@@ -159,7 +159,7 @@ class Predictor:
         )
         opened = _on(open_job(job), test)
         if kind == "calibrated":
-            opened = replace(opened, teller=calibrated(opened, self.data.held_out()))
+            opened = replace(opened, video_captioner=calibrated(opened, self.data.held_out()))
         if wanted.kind in SHUFFLED:
             opened = replace(opened, source=ShuffledFeatures(opened.source))
         return opened
@@ -224,7 +224,7 @@ def calibrated(opened: OpenedJob, held_out: EventSet) -> LongVideoCaptioner:
     tracks = {video: source.track(video) for video in source.videos() if video in truth}
     return LongVideoCaptioner(
         opened.captioner,
-        summary=opened.teller.summary,
+        summary=opened.video_captioner.summary,
         calibration=fit_calibration(opened.captioner, tracks, truth),
     )
 

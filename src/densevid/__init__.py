@@ -21,12 +21,14 @@ if TYPE_CHECKING:
     from densevid.evaluation.evaluate import Evaluation, evaluate
     from densevid.events import Event
     from densevid.pipeline.captioner import caption, load
+    from densevid.pipeline.result import CaptionResult
     from densevid.tracks import FeatureTrack
     from densevid.video.extract import extract
 
 __version__ = "0.2.0.dev0"
 
 __all__ = [
+    "CaptionResult",
     "Evaluation",
     "Event",
     "FeatureTrack",
@@ -40,6 +42,7 @@ __all__ = [
 ]
 
 _MODULES = {
+    "CaptionResult": "densevid.pipeline.result",
     "Evaluation": "densevid.evaluation.evaluate",
     "Event": "densevid.events",
     "FeatureTrack": "densevid.tracks",

@@ -1,13 +1,13 @@
 """Caption every video of a feature folder or store and write ActivityNet's submission form, in selection order.
 
-With --summary only the few events that tell a video to a person, one after another in order of time, each with its
-confidence as its score; where the model is sure of nothing there is no event. --top N: a story of at most N events that
-hardly overlap, sure or not. A video longer than the model's window is read in overlapping windows (--set
-inference.read=first-window reads no more).
+With --summary only the events of the summary, one after another in order of time, each with its confidence as its
+score; where the model is confident about nothing there is no event. --top N: at most N events that hardly overlap,
+whatever their confidence. A video longer than the model's window is read in overlapping windows (--set
+inference.read=first-window reads only the first).
 
 Features may be the release's two files a video, one .npy a video, one HDF5 file, or densevid's own store. A video whose
-features cannot be used is left out and named at the end, with exit code 2; the others are written all the same, and so
-are those that are finished when the command is interrupted.
+features cannot be used is left out and reported; the others are written all the same (exit code 1), and so are those
+that are finished when the command is interrupted.
 
   densevid predict --model models/released --features features/validation --durations anet_duration_frame.csv \\
       --out predictions.json
@@ -24,7 +24,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from densevid.errors import InputError
+from densevid.errors import ExitCode, InputError, exit_code
 
 if TYPE_CHECKING:
     from densevid.inference.predict import Predictions
@@ -45,8 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="one number for all videos (default: a store's own; for the release's two files a video the model's)",
     )
     parser.add_argument("--segments", type=Path, metavar="REFERENCES", help="caption these segments, propose nothing")
-    parser.add_argument("--summary", action="store_true", help="only the few events that tell a video to a person")
-    parser.add_argument("--top", type=int, metavar="N", help="a story of at most N events that hardly overlap")
+    parser.add_argument("--summary", action="store_true", help="only the events of the summary")
+    parser.add_argument("--top", type=int, metavar="N", help="at most N events that hardly overlap")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="as inference.beam=3")
     parser.add_argument("--device", default=None, help="cpu, cuda, cuda:1, ... (default: cuda where there is one)")
     parser.add_argument(
@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, required=True, metavar="PREDICTIONS", help="the event file to write")
 
 
-def run(arguments: argparse.Namespace) -> None:
+def run(arguments: argparse.Namespace) -> ExitCode:
     """Predict and write."""
     from densevid.checkpoint import model_files
     from densevid.events import write_events
@@ -89,11 +89,11 @@ def run(arguments: argparse.Namespace) -> None:
         write_events(arguments.out, predictions.events, provenance=block)
         events = sum(map(len, predictions.events.values()))
         print(f"{arguments.out}: {events:,} events in {len(predictions.events):,} videos")
-    _complain(predictions)
+    return _finish(predictions)
 
 
-def _complain(predictions: Predictions) -> None:
-    """Say what is not as it was asked for; videos that were left out make the command fail, after all is written."""
+def _finish(predictions: Predictions) -> ExitCode:
+    """Report what is missing, after everything else is written."""
     if predictions.unseen:
         _report(
             f"{predictions.unseen} of the given segments begin after all that the model reads; the last step stands in"
@@ -101,11 +101,15 @@ def _complain(predictions: Predictions) -> None:
     if predictions.interrupted:
         raise KeyboardInterrupt
     failures = list(predictions.failures.values())
+    total = len(failures) + len(predictions.events)
     for failure in failures[1:]:
         _report(failure)
     if failures:
-        asked_for = len(failures) + len(predictions.events)
-        raise InputError(f"{len(failures)} of {asked_for} videos cannot be captioned and are left out: {failures[0]}")
+        line = f"{len(failures)} of {total} videos cannot be captioned and are left out: {failures[0]}"
+        if not predictions.events:
+            raise InputError(line)
+        _report(line)
+    return exit_code(len(failures), total)
 
 
 def _report(line: str) -> None:

@@ -4,7 +4,7 @@
 
 Videos of different lengths share a batch, and so do their events; neither changes any result. Up to the selection every
 number is float32 (in TF32 products unless `precision = "float32"`), so that the same events are found; the encoding of
-events and their words, nearly all of the work, are computed in the precision that is asked for.
+events and their words, nearly all of the work, are computed in the precision that is requested.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What an explanation shows, and one window of a video to look it up in: its proposals and the mask of any event.
 
 Shown are the most confident events of the timeline (of an empty timeline the best proposals) and some proposals of low
-score. The windows are those that captioning left behind, where it was asked to keep them.
+score. Windows that captioning kept are not computed again.
 """
 
 from __future__ import annotations

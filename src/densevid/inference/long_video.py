@@ -211,14 +211,14 @@ class LongVideoCaptioner:
         proposed: list[WindowBatch] = []
         scored: list[Selection] = []
         ranked: list[Selection] = []
-        room, done = KEPT_BYTES, 0
+        left, done = KEPT_BYTES, 0
         parts = (windows.part(track, number) for number in range(len(windows)))
         for inputs, batch in self.captioner.proposed(parts):
             scored.append(self._scored(inputs, batch))
             ranked.append(batch.selection)
             numbers = list(range(done, done + len(inputs)))
-            room -= batch.kept_bytes
-            proposed.append(WindowBatch(numbers, batch.rows(range(len(inputs))) if room >= 0 else None))
+            left -= batch.kept_bytes
+            proposed.append(WindowBatch(numbers, batch.rows(range(len(inputs))) if left >= 0 else None))
             done += len(inputs)
             self.on_progress("events", done / len(windows))
         together = _stacked(scored)

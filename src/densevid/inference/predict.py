@@ -1,6 +1,7 @@
-"""A model and a folder of features become an event file's content, some videos at a time.
+"""PredictionJob: a model and a folder of features become the content of an event file, several videos at a time.
 
-What can be known to fail is found before the first video is captioned; a video that fails later is noted and left out.
+Whatever can be known to fail is found before the first video is captioned; a video that fails later is noted and left
+out.
 """
 
 from __future__ import annotations
@@ -22,10 +23,8 @@ from densevid.device import resolve_device
 from densevid.errors import InputError, named
 from densevid.events import Event
 from densevid.inference.captioner import Captioner, Precision
-from densevid.inference.confidence import Calibration
 from densevid.inference.long_video import LongVideoCaptioner, Track
 from densevid.inference.segments import caption_segments_many, unseen
-from densevid.inference.summary import SummaryRules
 
 Segments = dict[str, list[tuple[float, float]]]
 Report = Callable[[str], None]
@@ -34,7 +33,21 @@ BATCHES_READ = 4  # together, on a device that works on one while the host is at
 
 @dataclass(frozen=True)
 class PredictionJob:
-    """What to predict with and on; see `densevid predict --help`."""
+    """What to predict with and on; see `densevid predict --help`.
+
+    Attributes:
+        model: A model folder.
+        features: A feature folder, file or store.
+        durations: The release's `id,duration,frames` file.
+        seconds_per_step: One number for all videos.
+        segments: A references file whose segments are captioned instead of proposals.
+        settings: `inference.KEY=VALUE`, each over the model's own.
+        device: Where to compute; CUDA where there is one.
+        threads: CPU threads; torch's choice.
+        precision: Of the encoding of events and of words.
+        summary: Only the events of the summary.
+        top: A summary of at most so many events, whatever their confidence.
+    """
 
     model: Path
     features: Path
@@ -51,9 +64,9 @@ class PredictionJob:
 
 @dataclass(frozen=True)
 class Predictions:
-    """Events per video, the settings they were made with, and why each video that is missing is.
+    """Events by video, the settings they were made with, and an error for each video that is missing.
 
-    `unseen` counts given segments that lie after all that the model reads of their video.
+    `unseen` counts given segments that begin after all that the model reads of their video.
     """
 
     events: dict[str, list[Event]]
@@ -65,7 +78,7 @@ class Predictions:
 
 @dataclass(frozen=True)
 class ReadPart:
-    """Some of the videos: their features, and why those that are missing are."""
+    """Some of the videos: their features, and an error for each that is missing."""
 
     videos: list[str]
     tracks: dict[str, Track] = field(default_factory=dict)
@@ -74,9 +87,9 @@ class ReadPart:
 
 @dataclass(frozen=True)
 class OpenedJob:
-    """A job whose files have been opened and found to fit together; `failures` are the videos that did not."""
+    """A job whose files are open and fit together; `failures` are the errors of videos that do not."""
 
-    teller: LongVideoCaptioner
+    video_captioner: LongVideoCaptioner
     source: FeatureSource
     segments: Segments | None
     videos: list[str]
@@ -84,22 +97,22 @@ class OpenedJob:
 
     @property
     def captioner(self) -> Captioner:
-        """What captions."""
-        return self.teller.captioner
+        """The captioner of one window."""
+        return self.video_captioner.captioner
 
     def run(self, on_video: Report = lambda line: None) -> Predictions:
-        """Caption every video, or every given segment of it. An interrupt ends it early and loses nothing finished."""
+        """Caption every video, or every given segment of it; after an interrupt, return what is finished."""
         events: dict[str, list[Event]] = {}
         failures, unseen, interrupted = dict(self.failures), 0, False
         total = len(self.videos) + len(self.failures)
         try:
             for part in self._read_ahead():
                 failures |= part.failures
-                for video, told in self._captioned(part.tracks):
-                    if isinstance(told, str):
-                        failures[video] = told
+                for video, captions in self._captioned(part.tracks):
+                    if isinstance(captions, str):
+                        failures[video] = captions
                     else:
-                        events[video] = told
+                        events[video] = captions
                         unseen += self._unseen(video, part.tracks[video])
                 for video in part.videos:
                     on_video(f"{len(events) + len(failures)}/{total} videos, {video}")
@@ -108,7 +121,7 @@ class OpenedJob:
         return Predictions(events, self.captioner.config, failures, unseen, interrupted)
 
     def _read_ahead(self) -> Iterator[ReadPart]:
-        """As many videos as keep the device busy, the next ones being read meanwhile."""
+        """As many videos as keep the device busy, reading the next ones meanwhile."""
         size = self.captioner.videos_at_once * (BATCHES_READ if self.captioner.ahead else 1)
         parts = [self.videos[first : first + size] for first in range(0, len(self.videos), size)]
         with ThreadPoolExecutor(1) as reader:
@@ -123,13 +136,13 @@ class OpenedJob:
         for video in videos:
             try:
                 track = self.source.track(video)
-                part.tracks[video] = track if self.teller.is_long(track) else self.captioner.read(track)
+                part.tracks[video] = track if self.video_captioner.is_long(track) else self.captioner.read(track)
             except (InputError, MemoryError) as error:
                 part.failures[video] = named(video, error)
         return part
 
     def _captioned(self, tracks: dict[str, Track]) -> Iterator[tuple[str, list[Event] | str]]:
-        """The events of videos, together; if that fails one by one, or why there are none."""
+        """The events of each video, together or, if that fails, one by one; an error for each that has none."""
         try:
             yield from zip(tracks, list(self._events(tracks)), strict=True)
         except (InputError, MemoryError, torch.OutOfMemoryError) as error:
@@ -141,7 +154,7 @@ class OpenedJob:
 
     def _events(self, tracks: dict[str, Track]) -> Iterator[list[Event]]:
         if self.segments is None:
-            return self.teller.caption_many(tracks.values())
+            return self.video_captioner.caption_many(tracks.values())
         return caption_segments_many(self.captioner, ((track, self.segments[video]) for video, track in tracks.items()))
 
     def _unseen(self, video: str, track: Track) -> int:
@@ -149,12 +162,16 @@ class OpenedJob:
 
 
 def predict(job: PredictionJob, report: Report = lambda line: None) -> Predictions:
-    """Open a job and run it; `report` receives lines for the user."""
+    """Open a job and run it; `report` is called with lines for the user."""
     return open_job(job, report).run()
 
 
 def open_job(job: PredictionJob, report: Report = lambda line: None) -> OpenedJob:
-    """Load the model, open the features, and look at every video's header; with no usable video it is an error."""
+    """Load the model, open the features, and check the header of every video.
+
+    Raises:
+        InputError: The files do not fit together, or no video can be used.
+    """
     device = resolve_device(job.device)
     if job.threads is not None:
         set_threads(job.threads, report)
@@ -174,28 +191,26 @@ def open_job(job: PredictionJob, report: Report = lambda line: None) -> OpenedJo
     if warning:
         report(warning)
     captioner = Captioner(replace(loaded, config=config), device=device, precision=job.precision)
-    return OpenedJob(_teller(job, captioner, loaded, report), source, segments, videos, failures)
+    return OpenedJob(_video_captioner(job, captioner, loaded, report), source, segments, videos, failures)
 
 
-def _teller(job: PredictionJob, captioner: Captioner, loaded: LoadedModel, report: Report) -> LongVideoCaptioner:
-    """What tells the videos: everything, or a summary by the model's own calibration."""
+def _video_captioner(
+    job: PredictionJob, captioner: Captioner, loaded: LoadedModel, report: Report
+) -> LongVideoCaptioner:
+    """The dense list with the scores of a benchmark, or a summary with the model's own calibration."""
     if not job.summary and job.top is None:
-        return LongVideoCaptioner(captioner)
+        return LongVideoCaptioner.build(captioner, dense=True, calibrated=False)
     if job.segments is not None:
-        raise InputError(
-            "--segments says what to caption, so there is nothing to choose; leave out --summary and --top"
-        )
+        raise InputError("--segments fixes what to caption, so nothing is selected; leave out --summary and --top")
     if job.top is not None and job.top < 1:
         raise InputError(f"--top must be at least 1, got {job.top}")
-    calibration = None if loaded.calibration is None else Calibration.of_table(loaded.calibration)
-    if calibration is None:
+    if loaded.calibration is None:
         report(f"{job.model} has no calibration.toml, so scores stand for confidence; `densevid calibrate` fits one")
-    rules = SummaryRules.of(captioner.config.inference, captioner.config.model.window, job.top)
-    return LongVideoCaptioner(captioner, summary=rules, calibration=calibration)
+    return LongVideoCaptioner.build(captioner, top=job.top)
 
 
 def read_segments(path: Path, report: Report) -> Segments:
-    """Timestamps of a references file, kept to the digit; what is not a span is left out and counted."""
+    """The timestamps of a references file, to the digit; what is no span is left out and reported."""
     segments: Segments = {}
     dropped = 0
     for entry in read_annotation_file(path, sentences=False):
@@ -220,7 +235,7 @@ def _videos(source: FeatureSource, segments: Segments | None, report: Report) ->
 
 
 def _usable(source: FeatureSource, videos: list[str]) -> tuple[list[str], dict[str, str]]:
-    """The videos whose features can be opened, and what is wrong with the others."""
+    """The videos whose features can be opened, and an error for each of the others."""
     failures: dict[str, str] = {}
     for video in videos:
         try:
@@ -233,7 +248,7 @@ def _usable(source: FeatureSource, videos: list[str]) -> tuple[list[str], dict[s
 
 
 def _inference_only(settings: tuple[str, ...]) -> tuple[str, ...]:
-    """A trained model's shape is fixed: only how it is used may change."""
+    """Only `inference.*` can change: the shape of a trained model is fixed."""
     for setting in settings:
         if not setting.strip().startswith("inference."):
             raise InputError(f"--set {setting}: only inference.* can change for a trained model")
@@ -241,7 +256,7 @@ def _inference_only(settings: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def set_threads(threads: int, report: Report) -> None:
-    """Let torch use so many, if the machine has them."""
+    """Have torch use so many threads, at most those of the machine."""
     if threads < 1:
         raise InputError(f"--threads must be at least 1, got {threads}")
     most = os.cpu_count() or 1

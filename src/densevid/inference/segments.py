@@ -1,4 +1,4 @@
-"""What happens in spans that somebody gives: in a video longer than the model's window each is read around itself."""
+"""Captions of given spans: in a video longer than the model's window each span is read in a window around itself."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ MOMENT = 1e-6  # seconds: what is left of a span that ends before its window beg
 
 
 def caption_segments(captioner: Captioner, track: FeatureTrack | ModelInput, segments: Segments) -> list[Event]:
-    """The sentence of every span, in their order; the spans are reported as they were given."""
+    """An event for each span, in their order; the spans are reported as they were given."""
     return next(caption_segments_many(captioner, [(track, segments)]))
 
 
-def caption_segments_many(captioner: Captioner, told: Iterable[Part]) -> Iterator[list[Event]]:
-    """The same for many videos, in their order; parts of long ones and whole short ones share batches."""
+def caption_segments_many(captioner: Captioner, videos: Iterable[Part]) -> Iterator[list[Event]]:
+    """The same for many videos, in their order; windows of long ones and whole short ones share batches."""
     waiting: deque[tuple[int, Segments]] = deque()  # of every video the number of its parts, and its spans
 
     def parts() -> Iterator[Part]:
-        for track, segments in told:
+        for track, segments in videos:
             own = _parts(captioner, track, segments)
             waiting.append((len(own), segments))
             yield from own
 
-    spoken: list[list[Event]] = []
+    captioned: list[list[Event]] = []
     for events in captioner.caption_segments_many(parts()):
-        spoken.append(events)
-        if len(spoken) == waiting[0][0]:
+        captioned.append(events)
+        if len(captioned) == waiting[0][0]:
             _, segments = waiting.popleft()
-            pairs = zip(chain.from_iterable(spoken), segments, strict=True)
+            pairs = zip(chain.from_iterable(captioned), segments, strict=True)
             yield [replace(event, start=start, end=end) for event, (start, end) in pairs]
-            spoken = []
+            captioned = []
 
 
 def unseen(captioner: Captioner, track: FeatureTrack | ModelInput, segments: Segments) -> int:
-    """How many spans begin after all that is read, so that the last step stands in for them."""
+    """How many spans begin after all that is read; they are captioned from the last step."""
     if not is_long(track, captioner):
         return captioner.unseen(track, segments)
     starts = track.clock.steps([start for start, _ in segments])
@@ -59,7 +59,7 @@ def is_long(track: FeatureTrack | ModelInput, captioner: Captioner) -> TypeGuard
 
 
 def _parts(captioner: Captioner, track: FeatureTrack | ModelInput, segments: Segments) -> list[Part]:
-    """The video with all its spans or, of a long one, a window for each span, in whose time it is told."""
+    """The video with all its spans or, of a long one, a window for each span, with the span in its time."""
     if not segments or not is_long(track, captioner):
         return [(captioner.read(track), segments)]
     windows = Windows(first_steps(captioner, track, segments), captioner.config.model.window, len(track))
@@ -71,7 +71,7 @@ def _parts(captioner: Captioner, track: FeatureTrack | ModelInput, segments: Seg
 
 
 def first_steps(captioner: Captioner, track: FeatureTrack | ModelInput, segments: Segments) -> tuple[int, ...]:
-    """Where the window of each begins: with the video if it holds it, else so that the span is in its middle."""
+    """The first step of each span's window: 0 if that window holds the span, else with the span in its middle."""
     if not segments or not is_long(track, captioner):
         return (0,) * len(segments)
     window = captioner.config.model.window

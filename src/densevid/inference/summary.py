@@ -1,7 +1,7 @@
-"""The summary: of a video's scored proposals the few that tell it to a person, chosen before a word is said about any.
+"""The summary of a video: few of its proposals, one after another, chosen before any sentence is generated.
 
-Proposals become a story: the chain of events, one after another, that is worth most, where the surer an event is the
-more it is worth. Exact, for many videos at once, in as many whole-tensor rounds as the longest chain has events.
+A summary is the chain of events that follow each other with the greatest total worth, where an event of more confidence
+is worth more. It is exact, for many videos at once, in as many whole-tensor rounds as the longest chain has events.
 """
 
 from __future__ import annotations
@@ -17,12 +17,16 @@ from densevid.config import InferenceConfig
 
 @dataclass(frozen=True)
 class SummaryRules:
-    """How many events a summary has, how sure each must be, how much two may share.
+    """How many events a summary has, how confident each must be, and how much two may overlap.
 
-    Two events share at most `overlap` of their mean length. A video has at most `most` events for every `steps_each`
-    steps it is long (at least `most`); a `top` asks for at most so many instead, however unsure they are. What an
-    event is worth follows from its confidence, or from the score that events are ranked by (`worth` = "score"). Only
-    a video with an event surer than `least_confidence` is told of; those `beside` it need no more than that.
+    Attributes:
+        most: At most so many events for every `steps_each` steps of the video, and at least for the first ones.
+        least_confidence: A summary needs one event of more confidence than this, or it is empty.
+        overlap: Two events overlap by at most this share of their mean length.
+        steps_each: See `most`.
+        top: At most so many events instead, whatever their confidence.
+        worth: What an event's worth follows from: its "confidence", or the "score" that ranks events.
+        beside: The confidence that further events must exceed, beside one that exceeds `least_confidence`.
     """
 
     most: int = 10
@@ -45,24 +49,24 @@ class SummaryRules:
 
     @property
     def surest(self) -> float:
-        """What the confidence of one event of a video must exceed, or nothing is told of it."""
+        """The confidence that one event of a video must exceed, or its summary is empty."""
         return 0.0 if self.top is not None else self.least_confidence
 
     @property
     def least(self) -> float:
-        """What the confidence of every event must exceed."""
+        """The confidence that every event must exceed."""
         return min(self.surest, self.beside)
 
 
 def choose(
     intervals_BP2: Tensor, confidence_BP: Tensor, most: int, rules: SummaryRules, score_BP: Tensor | None = None
 ) -> Tensor:
-    """Which proposals each summary holds, B x P; what is no proposal has confidence 0 and is never chosen.
+    """Which proposals each summary holds, B x P; a place without a proposal has confidence 0 and is never chosen.
 
-    An event is worth confidence^2 - least^2, so that one sure event is worth more than two half-sure ones. Of the
-    plain difference, higher powers and a greedy choice by confidence this did best on held-out timelines. Where the
-    rules ask for it, one that is sure enough is worth the square of its score instead. A choice without any event as
-    sure as the surest must be gives way to that among such events alone, which may be none.
+    An event is worth confidence^2 - least^2, so that one confident event is worth more than two of half its confidence;
+    on held-out timelines this did better than the plain difference, higher powers and a greedy choice. With
+    `rules.worth == "score"` an event that is confident enough is worth the square of its score instead. If no chosen
+    event exceeds `rules.surest`, the choice is made again among the events that do, and may be empty.
     """
 
     def among(least: float) -> Tensor:
@@ -74,14 +78,14 @@ def choose(
     kept_BP = among(rules.least)
     if rules.least == rules.surest:
         return kept_BP
-    has_sure_B1 = (kept_BP & (confidence_BP > rules.surest)).any(dim=1, keepdim=True)
-    return torch.where(has_sure_B1, kept_BP, among(rules.surest))
+    has_confident_B1 = (kept_BP & (confidence_BP > rules.surest)).any(dim=1, keepdim=True)
+    return torch.where(has_confident_B1, kept_BP, among(rules.surest))
 
 
 def best_chain(intervals_BP2: Tensor, worth_BP: Tensor, most: int, overlap: float = 0.0) -> Tensor:
     """At most `most` events, one after another, of the greatest total worth, B x P; only worth above 0 is ever chosen.
 
-    Each interval gives away half of `overlap` of its length at both ends, and what is left must be disjoint. In order
+    Each interval loses half of `overlap` of its length at both ends, and what is left must be disjoint. In order
     of their ends, V_k(p), the best worth of at most k events among the first p, is
 
         V_k(p) = max over i < p of worth_i + V_{k-1}(events that end before i begins),     V_0 = 0,
@@ -115,7 +119,7 @@ def _best_of_first(total_BP: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _cores(intervals_BP2: Tensor, overlap: float) -> tuple[Tensor, Tensor]:
-    """What is left of intervals that give away their ends."""
+    """Intervals without the share of both ends that may overlap."""
     start_BP, end_BP = intervals_BP2.unbind(-1)
     given_BP = (end_BP - start_BP) * (overlap / 2)
     return start_BP + given_BP, end_BP - given_BP

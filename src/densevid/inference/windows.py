@@ -1,10 +1,10 @@
-"""Long videos: overlapping windows as long as the model reads, and one list of events out of what each window proposes.
+"""Windows of a long video: overlapping, as long as the model reads; and the merging of what they propose.
 
-A window begins where the video changes more than for a quarter of a window around, and at most half a window after the
-one before. So where windows lie depends on what is shown and not on where the counting began: a video that lost its
-first minute is told alike from the second on. An event of up to half a window is whole in some window. What is
-proposed at a border where the video goes on is cut there and is left to the neighbour that sees the rest; what two
-windows propose alike is kept once.
+A window begins where the features change more than anywhere within a quarter of a window around, and at most half a
+window after the one before. So the places of windows follow from the content: a video that lost its first minute gets
+the same windows from the second on. An event of up to half a window is whole in some window. A proposal that touches
+the border of its window, where the video goes on, is dropped in favor of the neighbor that sees all of it; of proposals
+of two windows that overlap enough, the better one is kept.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from torch import Tensor
 from densevid.intervals import temporal_iou
 from densevid.tracks import Clock, FeatureTrack
 
-NEAR_A_BORDER = 1 / 120  # of a window: what reaches closer to a border is cut by it
-STEPS_AT_ONCE = 1 << 12  # of a track that are read together to see where it changes
+NEAR_A_BORDER = 1 / 120  # of a window: a proposal that comes closer to a border is cut by it
+STEPS_AT_ONCE = 1 << 12  # of a track, read together to find its changes
 PAIRS_AT_ONCE = 1 << 24  # of proposals of neighbouring windows whose overlap is in memory together
 
 
 def exceeds(track: object, window: int) -> TypeGuard[FeatureTrack]:
-    """Whether there is more of a video than a window holds; of what was read already there is not."""
+    """Whether a track is longer than a window; a `ModelInput` never is."""
     return isinstance(track, FeatureTrack) and len(track) > window
 
 
@@ -41,7 +41,7 @@ class Windows:
 
     @classmethod
     def over(cls, track: FeatureTrack, window: int) -> Windows:
-        """The only one of a video that fits into it, or as many as it takes."""
+        """One window for a track that fits into it, else as many as it takes."""
         steps = len(track)
         if steps <= window:
             return cls((0,), steps, steps)
@@ -55,7 +55,7 @@ class Windows:
         return len(self.starts)
 
     def part(self, track: FeatureTrack, number: int) -> FeatureTrack:
-        """One window of a track, a view: nothing is read. Its clock begins at 0, as that of a video of its own."""
+        """One window of a track, as a view; its clock begins at 0."""
         first = self.starts[number]
         clock = track.clock
         if clock.edges is not None:
@@ -97,7 +97,7 @@ def merge(windows: Windows, intervals_WP2: Tensor, score_WP: Tensor, kept_WP: Te
     """Which proposals of all windows remain, W x P: whole ones, each once. `intervals_WP2` are steps of the video.
 
     `alike` is the IoU from which two proposals are the same event; the better scored one stays, the earlier of equals.
-    Greedy, by rounds, as `intervals.suppress`: only to what remains itself can another be lost.
+    Greedy, by rounds, as `intervals.suppress`: only a proposal that remains suppresses others.
     """
     whole_WP = kept_WP & ~cut(windows, intervals_WP2)
     left_WP = whole_WP
@@ -109,7 +109,7 @@ def merge(windows: Windows, intervals_WP2: Tensor, score_WP: Tensor, kept_WP: Te
 
 
 def _lost(windows: Windows, intervals_WP2: Tensor, score_WP: Tensor, left_WP: Tensor, alike: float) -> Tensor:
-    """Which proposals are alike to a better one of another window among those that are left."""
+    """Which proposals overlap a better one of another window among those that are left."""
     lost_WP = torch.zeros_like(left_WP)
     proposals = max(1, left_WP.shape[1])
     pieces = torch.arange(len(windows), device=left_WP.device).split(max(1, PAIRS_AT_ONCE // proposals**2))
