@@ -1,11 +1,12 @@
-"""A model is a folder: weights.safetensors, config.toml, vocabulary.txt, features.toml, with a format version.
+"""Reading and writing model folders: `load_model` and `save_model`.
 
-`calibration.toml` may stand beside them: what turns scores into confidence, fitted after training. A model that reads
-reduced features carries the reduction too, `reduction.safetensors`, so that it can be used on any video file. And
-`word_prior.safetensors` and `actionness.safetensors`, fitted after training as well, have a say in which sentence of
-a beam is said, and in whether there is anything to tell.
+A model folder holds weights.safetensors, config.toml, vocabulary.txt and features.toml (where its features come from).
+Some files are optional: reduction.safetensors, for a model that reads reduced features, so that it can be used on any
+video file; and what is fitted after training, calibration.toml (scores to confidence), word_prior.safetensors and
+actionness.safetensors (`model/priors.py`).
 
 A folder made today loads tomorrow: `FORMAT` rises when the meaning of a file changes, and readers of old formats stay.
+Names of files that 0.1 wrote are in `legacy.py`.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from densevid.config import Config
 from densevid.data.vocabulary import Vocabulary
 from densevid.errors import InputError
 from densevid.io import require_writable, tensor_path, toml_text
-from densevid.legacy import RENAMED_FILES, present_file
+from densevid.legacy import RENAMED_FILES, current_calibration, present_file
 from densevid.model.masked_transformer import MaskedTransformer
 from densevid.model.priors import Actionness, WordPrior
 from densevid.tracks import FeatureRecipe
@@ -46,7 +47,7 @@ FILES = (WEIGHTS, CONFIG, VOCABULARY, FEATURES, CALIBRATION, REDUCTION, WORD_PRI
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A network with everything needed to use it."""
+    """A network with everything needed to use it: the content of a model folder."""
 
     model: MaskedTransformer
     config: Config
@@ -63,7 +64,7 @@ class LoadedModel:
 
 
 def require_replaceable(folder: Path | str) -> None:
-    """Raise unless a model may be written to `folder`: nothing is there, or an older model and nothing else."""
+    """Raise `InputError` unless a model may be written to `folder`: nothing is there, or only an older model."""
     folder = Path(folder)
     if not folder.exists():
         require_writable(folder)
@@ -78,7 +79,7 @@ def require_replaceable(folder: Path | str) -> None:
 
 
 def model_files(folder: Path | str) -> list[Path]:
-    """The files that are there of a model folder: what a provenance block hashes."""
+    """The files of a model folder that exist: what a provenance block hashes."""
     return [path for name in FILES if (path := present_file(Path(folder), name)).is_file()]
 
 
@@ -87,7 +88,14 @@ def save_model(
 ) -> None:
     """Write a model folder whole or not at all; an older model of that name is replaced at the last moment.
 
-    `half_precision` halves the weights' file; they are read back as single precision, rounded.
+    Args:
+        folder: Where to write it.
+        loaded: The model.
+        provenance: Goes into config.toml and the weights' metadata.
+        half_precision: Halve the weights' file; they are read back as single precision, rounded.
+
+    Raises:
+        InputError: The folder holds something else, cannot be written to, or a number does not fit half precision.
     """
     require_replaceable(folder)
     folder = Path(folder).resolve()
@@ -141,10 +149,19 @@ def _stored(name: str, tensor: Tensor, precision: torch.dtype | None) -> Tensor:
     return narrow
 
 
-def load_model(folder: Path | str, *, fitted: bool = True) -> LoadedModel:
-    """Read a model folder; what is missing or does not fit together is said in one line.
+def load_model(folder: Path | str, *, device: str | torch.device = "cpu", fitted: bool = True) -> LoadedModel:
+    """Read a model folder.
 
-    Whoever is about to fit anew what to expect of features does not ask for what was `fitted` before.
+    Args:
+        folder: The model folder.
+        device: Where to put the network.
+        fitted: Whether to read the priors; not needed by what fits them anew.
+
+    Returns:
+        The model.
+
+    Raises:
+        InputError: A file is missing, damaged or does not fit the others; the message is one line.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -154,7 +171,7 @@ def load_model(folder: Path | str, *, fitted: bool = True) -> LoadedModel:
             raise InputError(f"{folder}: not a model folder, {name} is missing")
     config = _read_config(folder / CONFIG)
     recipe = _read_recipe(folder / FEATURES) if (folder / FEATURES).exists() else None
-    calibration = _read_toml(folder / CALIBRATION) if (folder / CALIBRATION).exists() else None
+    calibration = _read_calibration(folder / CALIBRATION)
     vocabulary = Vocabulary.load(folder / VOCABULARY)
     model = MaskedTransformer(config, len(vocabulary))
     try:
@@ -165,15 +182,23 @@ def load_model(folder: Path | str, *, fitted: bool = True) -> LoadedModel:
     reduction = _read_reduction(folder / REDUCTION, recipe)
     word_prior = _read_word_prior(present_file(folder, WORD_PRIOR), config, vocabulary) if fitted else None
     actionness = _read_actionness(present_file(folder, ACTIONNESS), config) if fitted else None
-    return LoadedModel(model, config, vocabulary, recipe, calibration, reduction, word_prior, actionness)
+    network = model.to(torch.device(device))
+    return LoadedModel(network, config, vocabulary, recipe, calibration, reduction, word_prior, actionness)
 
 
 def load_weights(
     model: MaskedTransformer, weights: Mapping[str, Tensor], *, where: str, called: Callable[[str], str] = str
 ) -> None:
-    """Copy weights into the network, or list every key that is missing, unknown, of another shape or not finite.
+    """Copy weights into the network.
 
-    `called` gives the name under which the user knows one of our weights.
+    Args:
+        model: The network.
+        weights: Its tensors by name.
+        where: Their file, for messages.
+        called: Gives the name under which the user knows one of our weights.
+
+    Raises:
+        InputError: Names every weight that is missing, unknown, of another shape or not finite.
     """
     wanted = model.state_dict()
     problems = [f"missing {called(name)}" for name in sorted(wanted.keys() - weights.keys())]
@@ -200,6 +225,10 @@ def _read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:  # ValueError: not UTF-8, not TOML, or a number too long
         raise InputError(f"{path}: not a readable TOML file ({error})") from error
+
+
+def _read_calibration(path: Path) -> dict[str, Any] | None:
+    return current_calibration(_read_toml(path), str(path)) if path.exists() else None
 
 
 def _read_recipe(path: Path) -> FeatureRecipe:
@@ -245,7 +274,7 @@ def _read_config(path: Path) -> Config:
     version = form.get("version") if isinstance(form, dict) else form
     content.pop("provenance", None)
     if version is None:
-        raise InputError(f"{path}: does not say its format (version = {FORMAT} under [format]); is it a model's?")
+        raise InputError(f"{path}: has no format version (version = {FORMAT} under [format]); is it a model's?")
     if version != FORMAT:
         raise InputError(
             f"{path}: model format {version}; this densevid reads format {FORMAT}, a newer one may read it"

@@ -146,7 +146,7 @@ def released_recipe(config: Config) -> FeatureRecipe:
 
 
 def _check_sizes(state: Mapping[str, Tensor], config: Config, vocabulary: Vocabulary, where: str) -> None:
-    """Say which setting to change where the weights tell their own size."""
+    """Raise with the settings to change, where the weights' shapes give them."""
     wrong = {key: value for key, value in _sizes(state).items() if value and getattr(config.model, key) != value}
     if config.model.mask == "discrete":
         wrong.pop("window", None)
@@ -161,7 +161,7 @@ def _check_sizes(state: Mapping[str, Tensor], config: Config, vocabulary: Vocabu
 
 
 def _sizes(state: Mapping[str, Tensor]) -> dict[str, object]:
-    """The model settings that the weights' shapes tell; 0 or nothing where they do not."""
+    """The model settings that follow from the weights' shapes; 0 or nothing where they do not."""
     halves = [_size(state, name, 2, 0) for name in ("rgb_emb.weight", "flow_emb.weight")]
     layers = {found[1] for name in state if (found := re.match(r"vis_emb\.encoder\.layers\.(\d+)\.", name))}
     heads = sorted(int(found[1]) for name in state if (found := re.match(r"prop_out\.(\d+)\.1\.weight$", name)))

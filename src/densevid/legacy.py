@@ -30,6 +30,8 @@ RENAMED_FILES = {
     "actionness.safetensors": "happening.safetensors",
 }
 RENAMED_TENSORS = {"usual_F": "mean_F"}
+RENAMED_FEATURES = {"company": "neighbor_support", "happening": "actionness"}  # of a confidence, and its curves
+REMOVED_FEATURES = {"stir"}
 RENAMED_CHECKPOINT_KEYS = {"judged_by": "validation_content"}
 RENAMED_ENVIRONMENT_KEYS = {"sittings": "starts"}
 
@@ -79,6 +81,27 @@ def current_tensor(name: str) -> str:
     return RENAMED_TENSORS.get(name, name)
 
 
+def current_calibration(table: Mapping[str, Any], where: str) -> dict[str, Any] | None:
+    """A calibration with the present names of its features.
+
+    Args:
+        table: The content of a `calibration.toml`.
+        where: The file, for the line on stderr.
+
+    Returns:
+        The same content, or None where it was fitted to a feature that is gone: scores serve as confidence then, and
+        one line says what to do.
+    """
+    current: dict[str, Any] = {}
+    for section, curve in table.items():
+        names = curve.get("names") if isinstance(curve, Mapping) else None
+        if isinstance(names, list) and REMOVED_FEATURES.intersection(map(str, names)):
+            report(f"{where}: fitted to a feature that is gone; scores serve until densevid calibrate refits it")
+            return None
+        if isinstance(names, list):
+            curve = {**curve, "names": [RENAMED_FEATURES.get(str(name), name) for name in names]}
+        current[RENAMED_FEATURES.get(section, section)] = curve
+    return current
 def current_verb(verb: str) -> str:
     """The present name of a renamed verb; reports it on one line."""
     report(f"`densevid {verb}` is now `densevid {RENAMED_VERBS[verb]}`")

@@ -110,7 +110,7 @@ def test_priors_are_fitted_to_clips(
     (tmp_path / "clips.json").write_text(json.dumps(clips))
     capsys.readouterr()
     assert main(words) == 0
-    assert "actionness.safetensors: fitted on 8 videos, 1 quiet" in capsys.readouterr().out
+    assert "actionness.safetensors: fitted on 8 videos, 1 negatives" in capsys.readouterr().out
     actionness = load_model(model).actionness
     assert actionness is not None and actionness.about["provenance"]["command"] == "fit-priors"
 
@@ -122,7 +122,7 @@ def test_actionness_is_fitted_to_videos_without_events(trained: Path, model: Pat
     files = ["--annotations", str(tmp_path / "some.json"), "--features", str(trained / "train")]
     assert main(["fit-priors", "--model", str(model), *files]) == 0
     loaded = load_model(model)
-    assert loaded.actionness is not None and loaded.actionness.about["fitted"]["quiet"] == 1
+    assert loaded.actionness is not None and loaded.actionness.about["fitted"]["negatives"] == 1
     assert loaded.word_prior is not None and loaded.word_prior.about["fitted"]["videos"] == 7
 
 
@@ -130,7 +130,7 @@ def test_actionness_is_fitted_to_videos_without_events(trained: Path, model: Pat
     ("flags", "message"),
     [
         (["--annotations", "train.json"], "--annotations needs --features"),
-        (["--annotations", "other.json", "--features", "train"], "no video has both features and told events"),
+        (["--annotations", "other.json", "--features", "train"], "no video has both features and events"),
         (["--annotations", "gone.json", "--features", "train"], "gone.json"),
         (["--annotations", "train.json", "--features", "narrow", "--seconds-per-step", "0.5"], "the model reads"),
         ([], "one of the arguments"),

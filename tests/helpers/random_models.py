@@ -1,4 +1,4 @@
-"""Small models with random weights that say varied things, and tracks of any length for them."""
+"""Small models with random weights that generate varied captions, and tracks of any length for them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def random_model(
 ) -> LoadedModel:
     """Weights large enough that masks, scores and words differ from event to event.
 
-    With `word_prior_weight` among the settings it expects words of features, too.
+    With `word_prior_weight` among the settings it has a word prior, too.
     """
     torch.manual_seed(seed)
     values: dict[str, Any] = {"width": 32, "hidden": 32, "heads": 4, "window": 40, "kernels": [2, 5, 9, 16, 30]}
@@ -52,20 +52,20 @@ def random_model(
         for name, parameter in network.named_parameters():
             if parameter.dim() > 1:
                 parameter.mul_(3.0 if "masking" in name or "caption_decoder" in name else 1.5)
-        network.caption_decoder.words.weight.normal_(std=0.05)  # so that a word does not call for itself
+        network.caption_decoder.words.weight.normal_(std=0.05)  # so that a word does not predict itself
         network.caption_decoder.words.bias.zero_()
-    expected = random_expected_words(WIDTH, len(vocabulary)) if "word_prior_weight" in (inference or {}) else None
-    return LoadedModel(network, config, vocabulary, None, word_prior=expected)
+    word_prior = random_word_prior(WIDTH, len(vocabulary)) if "word_prior_weight" in (inference or {}) else None
+    return LoadedModel(network, config, vocabulary, None, word_prior=word_prior)
 
 
-def random_expected_words(features: int, words: int, rank: int = 3) -> WordPrior:
-    """Nothing is expected of special words, as in a fit."""
+def random_word_prior(features: int, words: int, rank: int = 3) -> WordPrior:
+    """A word prior of random numbers; special words have none, as in a fit."""
     generator = torch.Generator().manual_seed(0)
     sizes = ((features,), (features, rank), (rank, words))
-    usual, directions, said = (torch.randn(size, generator=generator) for size in sizes)
+    mean, directions, words_RV = (torch.randn(size, generator=generator) for size in sizes)
     rarity = torch.rand(words, generator=generator) * 5
-    said[:, : len(SPECIAL_TOKENS)], rarity[: len(SPECIAL_TOKENS)] = 0, 0
-    return WordPrior(usual, directions, said, rarity)
+    words_RV[:, : len(SPECIAL_TOKENS)], rarity[: len(SPECIAL_TOKENS)] = 0, 0
+    return WordPrior(mean, directions, words_RV, rarity)
 
 
 def random_track(steps: int, seed: int = 0, seconds_per_step: float = 0.5) -> FeatureTrack:
@@ -74,7 +74,7 @@ def random_track(steps: int, seed: int = 0, seconds_per_step: float = 0.5) -> Fe
     return FeatureTrack(values.astype(np.float32), Clock.uniform(seconds_per_step), (("one", WIDTH),))
 
 
-def random_happening(features: int) -> Actionness:
-    """A fit of whether anything happens, of random numbers."""
+def random_actionness(features: int) -> Actionness:
+    """An actionness of random numbers."""
     generator = torch.Generator().manual_seed(5)
     return Actionness(*(torch.randn(size, generator=generator) for size in (features, features, 1)))

@@ -15,13 +15,13 @@ from densevid.inference.explain_window import ReadWindow, windows_read
 from densevid.inference.rescoring import contrast_scores, similarity_space
 from densevid.model.priors import WordPrior
 from densevid.tracks import Clock, FeatureTrack
-from helpers.random_models import WIDTH, random_expected_words, random_model
+from helpers.random_models import WIDTH, random_model, random_word_prior
 
 FEATURES, WORDS = 6, 12
 
 
 def test_steps_are_compared_by_what_words_depend_on() -> None:
-    loaded, expected = random_model({}, {}), random_expected_words(FEATURES, WORDS)
+    loaded, expected = random_model({}, {}), random_word_prior(FEATURES, WORDS)
     features = torch.randn(2, 5, FEATURES)
     as_they_are = replace(loaded.config.inference, similarity_space="features")
     assert similarity_space(expected, as_they_are)(features) is features

@@ -106,7 +106,7 @@ def spans(events: list[Event]) -> list[tuple[float, float]]:
 
 def test_a_confidence_asks_what_the_network_said_and_long_videos_keep_it() -> None:
     """The same confidences with and without contrast, in one window and in several; only the order changes."""
-    curve = LogisticCurve(("logit", "company"), (1.0, 0.3), 0.2)
+    curve = LogisticCurve(("logit", "neighbor_support"), (1.0, 0.3), 0.2)
     calibration = Calibration(curve, LogisticCurve(("confidence",), (1.0,), 0.0))
     for steps in (30, 150):
         told = []

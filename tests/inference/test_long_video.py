@@ -24,7 +24,7 @@ from helpers.random_models import random_model, random_track
 
 RULES = SummaryRules(most=4, least_confidence=0.1, overlap=0.2, steps_each=40)
 CALIBRATION = Calibration(
-    LogisticCurve(("logit", "log_steps", "share", "company"), (1.0, 0.3, -0.5, 0.2), -0.5),
+    LogisticCurve(("logit", "log_steps", "share", "neighbor_support"), (1.0, 0.3, -0.5, 0.2), -0.5),
     LogisticCurve(("confidence", "log_probability"), (1.0, 0.2), 0.1),
 )
 

@@ -28,7 +28,7 @@ from benchmarks.plain_captioner import PlainCaptioner
 from densevid.inference.batches import CaptionedVideo
 from densevid.inference.captioner import Captioner
 from densevid.inference.confidence import Calibration
-from densevid.inference.fitting.calibration import AS_IT_IS
+from densevid.inference.fitting.calibration import IDENTITY
 from densevid.inference.fitting.logistic import LogisticCurve
 from densevid.inference.long_video import LongVideoCaptioner
 from densevid.inference.nms import best
@@ -40,7 +40,7 @@ from densevid.kernels.fused import KERNELS, AttentionTiling, Fused, TritonFused,
 from densevid.kernels.proposal_generator import GraphedProposalGenerator, triton_suppress
 from densevid.kernels.word_state import KeyValueCache, RaggedMemory
 from densevid.tracks import FeatureTrack
-from helpers.random_models import WIDTH, random_happening, random_model, random_track
+from helpers.random_models import WIDTH, random_actionness, random_model, random_track
 
 Variant = tuple[dict[str, Any], dict[str, Any]]
 TRACKS = [random_track(steps, steps) for steps in (40, 13, 29, 40, 2, 31)]
@@ -137,11 +137,11 @@ def check_borders_and_contrast_by_expected_words(compare: str) -> None:
     assert not fast_captions(replayed).graphs.failed, fast_captions(replayed).graphs.failed
 
 
-def check_confidence_asks_whether_anything_happens(windows: str) -> None:
+def check_confidence_with_actionness(windows: str) -> None:
     """Of summaries of short videos and of one that is read in several windows: as sure on both devices."""
-    loaded = replace(random_model({"width": 64}), actionness=random_happening(WIDTH))
-    happens = LogisticCurve(("happening",), (0.7,), -0.2)
-    calibration = Calibration(LogisticCurve(("logit",), (1.0,), 0.5), AS_IT_IS, happens)
+    loaded = replace(random_model({"width": 64}), actionness=random_actionness(WIDTH))
+    shown = LogisticCurve(("actionness",), (0.7,), -0.2)
+    calibration = Calibration(LogisticCurve(("logit",), (1.0,), 0.5), IDENTITY, shown)
     rules = SummaryRules.of(loaded.config.inference, loaded.config.model.window, top=4)
     tracks = TRACKS if windows == "one window" else [random_track(130, 7)]
 
@@ -276,7 +276,7 @@ CHECKS: list[tuple[Callable[[Any], None], list[Any]]] = [
     (check_the_most_likely_word, [34, 4004, 9000]),
     (check_float32_is_that_of_a_cpu, VARIANTS),
     (check_borders_and_contrast_by_expected_words, ["words", "features"]),
-    (check_confidence_asks_whether_anything_happens, ["one window", "several"]),
+    (check_confidence_with_actionness, ["one window", "several"]),
     (check_a_graph_says_the_same_every_time, VARIANTS),
     (check_bfloat16_finds_the_same_and_is_nearly_as_sure, VARIANTS),
     (check_company_and_batches_change_nothing, VARIANTS),

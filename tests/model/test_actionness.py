@@ -15,12 +15,12 @@ from safetensors.torch import save_file
 from densevid.checkpoint import ACTIONNESS, LoadedModel, load_model, save_model
 from densevid.errors import InputError
 from densevid.model.priors import Actionness
-from helpers.random_models import WIDTH, random_happening, random_model
+from helpers.random_models import WIDTH, random_actionness, random_model
 
 
 @given(st.integers(1, 7), st.integers(0, 20))
 def test_every_step_is_told_by_itself_and_by_its_change(steps: int, seed: int) -> None:
-    actionness = random_happening(3)
+    actionness = random_actionness(3)
     values = np.random.default_rng(seed).normal(size=(steps, 3)).astype(np.float16)
     value, change = actionness.value_F.tolist(), actionness.change_F.tolist()
     for step, found in enumerate(actionness.of_steps(values).tolist()):
@@ -35,7 +35,7 @@ def test_every_step_is_told_by_itself_and_by_its_change(steps: int, seed: int) -
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     loaded = random_model({}, {})
-    save_model(tmp_path / "model", LoadedModel(**{**vars(loaded), "actionness": random_happening(WIDTH)}), {})
+    save_model(tmp_path / "model", LoadedModel(**{**vars(loaded), "actionness": random_actionness(WIDTH)}), {})
     return tmp_path / "model"
 
 
@@ -50,7 +50,7 @@ def test_it_travels_with_the_model_and_is_not_rounded(folder: Path) -> None:
 
 @pytest.mark.parametrize("broken", ["garbage", "names", "format", "shape", "nan"])
 def test_a_file_that_does_not_fit_is_one_line(folder: Path, broken: str) -> None:
-    path, parts = folder / ACTIONNESS, random_happening(WIDTH).parts
+    path, parts = folder / ACTIONNESS, random_actionness(WIDTH).parts
     if broken == "garbage":
         path.write_bytes(b"no tensors")
     elif broken == "names":

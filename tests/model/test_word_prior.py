@@ -15,13 +15,13 @@ from safetensors.torch import save_file
 from densevid.checkpoint import WORD_PRIOR, LoadedModel, load_model, save_model
 from densevid.errors import InputError
 from densevid.model.priors import WordPrior
-from helpers.random_models import random_expected_words, random_model
+from helpers.random_models import random_model, random_word_prior
 
 FEATURES, WORDS = 6, 12
 
 
 def made() -> WordPrior:
-    return random_expected_words(FEATURES, WORDS)
+    return random_word_prior(FEATURES, WORDS)
 
 
 def test_what_is_expected_is_that_of_the_mean_under_the_mask() -> None:

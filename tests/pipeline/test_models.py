@@ -97,7 +97,7 @@ ASKS = f"[proposal]\n{CURVE % 'logit'}[event]\n{CURVE % 'confidence'}[happening]
 
 @pytest.mark.parametrize(
     ("curves", "wrong"),
-    [("", "calibration.toml: a curve needs names"), (ASKS, "the model's confidence asks whether anything happens")],
+    [("", "calibration.toml: a curve needs names"), (ASKS, "the model's calibration uses actionness")],
 )
 def test_a_wrong_calibration_is_the_models_fault_and_told_before_any_video(
     curves: str, wrong: str, clip: Path, models: Path, tmp_path: Path, monkeypatch, capsys
@@ -117,7 +117,7 @@ def test_a_model_that_does_not_say_its_format(models: Path, tmp_path: Path) -> N
     shutil.copytree(models / "tiny", tmp_path / "model")
     config = tmp_path / "model" / "config.toml"
     config.write_text(config.read_text().replace("[format]\nversion = 1\n", ""))
-    with pytest.raises(InputError, match=r"config\.toml: does not say its format"):
+    with pytest.raises(InputError, match=r"config\.toml: has no format version"):
         densevid.load(tmp_path / "model")
 
 

@@ -21,7 +21,7 @@ from densevid.inference.fitting.logistic import LogisticCurve
 from densevid.io import toml_text
 
 CALIBRATION = Calibration(
-    LogisticCurve(("logit", "log_steps", "share", "company"), (1.0, 0.3, -0.5, 0.2), 0.5),
+    LogisticCurve(("logit", "log_steps", "share", "neighbor_support"), (1.0, 0.3, -0.5, 0.2), 0.5),
     LogisticCurve(("confidence", "log_probability"), (1.0, 0.2), 0.1),
 )
 

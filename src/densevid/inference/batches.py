@@ -38,7 +38,7 @@ class ModelInput:
 
 @dataclass(frozen=True)
 class ModelInputs:
-    """How many steps of each video of a batch are read; running totals B x T of what a calibration reads of them."""
+    """How many steps of each video of a batch are read; running totals B x T of step features (`confidence.py`)."""
 
     steps_B: Tensor
     totals: Mapping[str, Tensor] = field(default_factory=dict)

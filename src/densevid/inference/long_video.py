@@ -23,10 +23,10 @@ from densevid.inference.captioner import Captioner, PendingCaptions, ProposedBat
 from densevid.inference.confidence import (
     Calibration,
     Total,
-    event_columns,
-    proposal_columns,
-    side_by_side,
-    totals_of,
+    event_features,
+    proposal_features,
+    pad_totals,
+    running_totals,
 )
 from densevid.inference.nms import WHOLE_VIDEO, Selection
 from densevid.inference.summary import SummaryRules, choose
@@ -78,7 +78,7 @@ class LongVideoCaptioner:
         self.masks, self.keep, self.on_progress = masks, keep, on_progress
         self.window = captioner.config.model.window
         self.reads_all = captioner.behavior.reads_all
-        self.totals: dict[str, Total] = totals_of(calibration.asks, captioner.actionness) if calibration else {}
+        self.totals: dict[str, RunningTotal] = running_totals(calibration.step_features, captioner.actionness) if calibration else {}
         self.kept: dict[int, ProposedBatch] = {}
 
     @classmethod
@@ -126,7 +126,7 @@ class LongVideoCaptioner:
     def finished(self, video: CaptionedVideo) -> CaptionedVideo:
         """Scores that count the sentences; in a summary the events that are confident enough with them, by time."""
         if self.calibration is not None:
-            columns = event_columns(torch.from_numpy(video.score_P), torch.from_numpy(video.log_probability_P))
+            columns = event_features(torch.from_numpy(video.score_P), torch.from_numpy(video.log_probability_P))
             video = replace(video, score_P=self.calibration.event(columns).numpy())
         if self.summary is None:
             return video
@@ -146,7 +146,7 @@ class LongVideoCaptioner:
         network_BK = selection.of_network
         score_BK = network_BK if self.summary is not None else selection.score_BK
         if self.calibration is not None:
-            score_BK = self.calibration.of_proposals(proposal_columns(proposed, read)).where(proposed_BK, 0)
+            score_BK = self.calibration.of_proposals(proposal_features(proposed, read)).where(proposed_BK, 0)
         return replace(selection if self.summary is None else proposed, score_BK=score_BK, network_BK=network_BK)
 
     def _scored(self, inputs: list[ModelInput], batch: ProposedBatch) -> Selection:
@@ -251,11 +251,11 @@ class LongVideoCaptioner:
             done += len(rows)
 
 
-def model_inputs(inputs: list[ModelInput], totals: Mapping[str, Total], device: torch.device) -> ModelInputs:
-    """What a calibration reads of the steps of a batch, from `totals_of` its features."""
+def model_inputs(inputs: list[ModelInput], totals: Mapping[str, RunningTotal], device: torch.device) -> ModelInputs:
+    """What a calibration reads of the steps of a batch, from `running_totals` its features."""
     steps_B = torch.tensor([len(each.values_TF) for each in inputs], device=device)
     rows = {name: [total(each.values_TF) for each in inputs] for name, total in totals.items()}
-    return ModelInputs(steps_B, {name: side_by_side(of_videos, device) for name, of_videos in rows.items()})
+    return ModelInputs(steps_B, {name: pad_totals(of_videos, device) for name, of_videos in rows.items()})
 
 
 def _taken(selection: Selection, rows: list[int]) -> Selection:

@@ -1,6 +1,6 @@
 """The passes over the large tensors of the proposal heads: what each computes, and plain torch that computes it.
 
-`proposal_heads.py` says which passes a head needs and why so few; `head_passes_triton.py` has them for a GPU.
+`proposal_heads.py` explains which passes a head needs, and why so few; `head_passes_triton.py` has them for a GPU.
 """
 
 from __future__ import annotations

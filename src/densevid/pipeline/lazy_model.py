@@ -109,11 +109,11 @@ class LazyModel:
 
     def _require_calibration(self, loaded: LoadedModel) -> None:
         """Raise before any video if the model's calibration is wrong, or needs a file that the folder lacks."""
-        from densevid.inference.confidence import Calibration, totals_of
+        from densevid.inference.confidence import Calibration, running_totals
 
         try:
             if loaded.calibration is not None:
-                totals_of(Calibration.of_table(loaded.calibration).asks, loaded.actionness)
+                running_totals(Calibration.of_table(loaded.calibration).step_features, loaded.actionness)
         except InputError as error:
             raise InputError(f"{self.model.folder}: {error}") from error
 

@@ -20,15 +20,15 @@ Floats = npt.NDArray[np.float64]
 
 
 def data(videos: int = 30, seed: int = 0) -> tuple[Made, Annotations]:
-    """Every third video is quiet: its first feature is lower, and what its last one does changes less."""
+    """Every third video has no events: its first feature is lower, and its last one changes less."""
     rng = np.random.default_rng(seed)
     arrays: dict[str, Floats] = {}
     events: dict[str, list[Event]] = {}
     for number in range(videos):
-        steps, quiet = int(rng.integers(1, 25)), number % 3 == 0
-        arrays[f"v{number}"] = rng.normal(size=(steps, 5)) * [1, 1, 1, 0.1, 0.02 if quiet else 0.2]
-        arrays[f"v{number}"][:, 0] += 0 if quiet else 2
-        events[f"v{number}"] = [] if quiet else [Event(0.0, steps / 2, "a"), Event(0.0, steps / 2, "b")]
+        steps, negative = int(rng.integers(1, 25)), number % 3 == 0
+        arrays[f"v{number}"] = rng.normal(size=(steps, 5)) * [1, 1, 1, 0.1, 0.02 if negative else 0.2]
+        arrays[f"v{number}"][:, 0] += 0 if negative else 2
+        events[f"v{number}"] = [] if negative else [Event(0.0, steps / 2, "a"), Event(0.0, steps / 2, "b")]
     return Made(arrays, STREAMS), Annotations(events, {}, [])
 
 
@@ -36,19 +36,19 @@ def logit(actionness: Actionness, values: Floats) -> float:
     return float(actionness.of_steps(values).mean())
 
 
-def test_what_was_not_learnt_from_is_told_apart() -> None:
+def test_held_out_videos_are_separated() -> None:
     actionness = fit_actionness(*data())
-    assert actionness is not None and actionness.about["fitted"]["quiet"] == 10
-    source, told = data(300, seed=1)
-    right = [(logit(actionness, source.arrays[video]) > 0) == bool(events) for video, events in told.events.items()]
-    assert np.mean(right) > 0.85, "a third is quiet"
+    assert actionness is not None and actionness.about["fitted"]["negatives"] == 10
+    source, annotations = data(300, seed=1)
+    right = [(logit(actionness, source.arrays[video]) > 0) == bool(events) for video, events in annotations.events.items()]
+    assert np.mean(right) > 0.85, "a third has no events"
     assert actionness.change_F[-1] > 0 < actionness.value_F[0]
 
 
 def test_the_fit_is_logistic_regression_on_spans() -> None:
     """Spans cut out one by one; scaled by stream, every video and both kinds count alike."""
-    source, told = data()
-    actionness = fit_actionness(source, told)
+    source, annotations = data()
+    actionness = fit_actionness(source, annotations)
     rows: list[Floats] = []
     right: list[float] = []
     share: list[float] = []
@@ -57,9 +57,9 @@ def test_the_fit_is_logistic_regression_on_spans() -> None:
         change = np.abs(np.diff(steps, axis=0)) if len(steps) > 1 else np.zeros((1, 5))
         both = np.c_[steps, np.r_[change[:1], change][: len(steps)]]
         spans = [both[start : start + 6].mean(axis=0) for start in range(0, max(1, len(both) - 5), 3)]
-        kind = sum(bool(events) == bool(told.events[video]) for events in told.events.values())
+        kind = sum(bool(events) == bool(annotations.events[video]) for events in annotations.events.values())
         rows += spans
-        right += [float(bool(told.events[video]))] * len(spans)
+        right += [float(bool(annotations.events[video]))] * len(spans)
         share += [0.5 / kind / len(spans)] * len(spans)
     x, y, w = np.array(rows), np.array(right), np.array(share)
     assert w.sum() == pytest.approx(1)
@@ -76,21 +76,21 @@ def test_the_fit_is_logistic_regression_on_spans() -> None:
 def test_of_many_videos_few_spans_each_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fitting, "MOST_SPANS", 40)
     actionness = fit_actionness(*data())
-    assert actionness is not None and actionness.about["fitted"] == {"videos": 30, "quiet": 10, "spans": 30}
+    assert actionness is not None and actionness.about["fitted"] == {"videos": 30, "negatives": 10, "spans": 30}
 
 
-def test_only_what_is_told_of_a_video_happens() -> None:
-    source, told = data()
-    told.events["v1"][:] = [Event(0.0, 0.5, "the first step"), Event(400.0, 900.0, "long after its end")]
-    assert fit_actionness(source, told) is not None
+def test_events_beyond_the_end_do_not_count() -> None:
+    source, annotations = data()
+    annotations.events["v1"][:] = [Event(0.0, 0.5, "the first step"), Event(400.0, 900.0, "long after its end")]
+    assert fit_actionness(source, annotations) is not None
 
 
-def test_what_cannot_be_fitted_is_said() -> None:
-    source, told = data()
-    everywhere = {video: events for video, events in told.events.items() if events}
+def test_data_that_cannot_be_fitted_is_one_line() -> None:
+    source, annotations = data()
+    everywhere = {video: events for video, events in annotations.events.items() if events}
     assert fit_actionness(source, Annotations(everywhere, {}, [])) is None
-    with pytest.raises(InputError, match="what happens cannot be learnt"):
-        fit_actionness(source, Annotations({video: [] for video in told.events}, {}, []))
+    with pytest.raises(InputError, match="actionness cannot be fitted"):
+        fit_actionness(source, Annotations({video: [] for video in annotations.events}, {}, []))
     source.arrays["v3"][0, 1] = np.nan
     with pytest.raises(InputError, match="v3: its features hold NaN"):
-        fit_actionness(source, told)
+        fit_actionness(source, annotations)

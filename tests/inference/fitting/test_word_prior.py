@@ -1,4 +1,4 @@
-"""The fit of expected words against ridge regression written out another way, on features that decide the words."""
+"""The fit of prior words against ridge regression written out another way, on features that decide the words."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ def data() -> tuple[Made, Annotations]:
     arrays, events = {}, {}
     for number in range(VIDEOS):
         values = rng.normal(size=(8, WIDTH))
-        told = []
+        own = []
         for part in range(2):
             animal, deed = rng.integers(2, size=2)
             values[4 * part : 4 * part + 4, :2] += 3 * np.array([animal, deed]) + 5
             subject, verb = WORDS[animal], WORDS[2 + deed]
             span = (2.0 * part, 2.0 * part + 2.0)
-            told += [Event(*span, f"A {subject} {verb}, a {subject}!"), Event(*span, f"the {subject}")]
-        arrays[f"v{number}"], events[f"v{number}"] = values, told
+            own += [Event(*span, f"A {subject} {verb}, a {subject}!"), Event(*span, f"the {subject}")]
+        arrays[f"v{number}"], events[f"v{number}"] = values, own
     events["v0"].append(Event(0.0, 2.0, "once"))
     events["unknown"] = [Event(0.0, 2.0, "dog")]
     return Made(arrays, STREAMS), Annotations(events, dict.fromkeys(events, 4.0), [])
 
 
-def examples(source: Made, told: Annotations) -> tuple[Floats, Floats]:
+def examples(source: Made, annotations: Annotations) -> tuple[Floats, Floats]:
     """x and y of every event, word by word."""
     x, y = [], []
     for video, values in source.arrays.items():
@@ -58,7 +58,7 @@ def examples(source: Made, told: Annotations) -> tuple[Floats, Floats]:
             x.append(values.astype(np.float32)[4 * part : 4 * part + 4].astype(float).mean(axis=0))
             said = [
                 e.sentence.lower().replace(",", "").replace("!", "").split()
-                for e in told.events[video]
+                for e in annotations.events[video]
                 if e.start == 2 * part
             ]
             y.append([np.mean([word in words for words in said]) for word in WORDS])
@@ -79,18 +79,18 @@ def test_the_fit_is_ridge_regression_from_means_to_shares(
         return best_ridge
 
     monkeypatch.setattr(fitting, "_best_ridge", noted(fitting._best_ridge))
-    expected = fit_word_prior(data[0], data[1], vocabulary)
+    prior = fit_word_prior(data[0], data[1], vocabulary)
     x, y = examples(*data)
     count = len(x)
     said = (y > 0).sum(axis=0)
     rarity = np.where(said >= 3, np.log(count / np.maximum(said, 1)), 0)
-    np.testing.assert_allclose(expected.rarity_V[4:], rarity, rtol=1e-5, atol=1e-6)
-    assert expected.rarity_V[:4].tolist() == [0] * 4 and rarity[WORDS.index("once")] == 0
+    np.testing.assert_allclose(prior.rarity_V[4:], rarity, rtol=1e-5, atol=1e-6)
+    assert prior.rarity_V[:4].tolist() == [0] * 4 and rarity[WORDS.index("once")] == 0
     centred, target = x - x.mean(axis=0), (y - y.mean(axis=0)) * rarity
     padded = np.vstack([centred, np.sqrt(chosen[0]) * np.eye(WIDTH)])
     weight = np.linalg.lstsq(padded, np.vstack([target, np.zeros((WIDTH, len(WORDS)))]), rcond=None)[0]
-    np.testing.assert_allclose((expected.directions_FR @ expected.words_RV)[:, 4:], weight, rtol=1e-3, atol=1e-4)
-    np.testing.assert_allclose(expected.mean_F, x.mean(axis=0), rtol=1e-5)
+    np.testing.assert_allclose((prior.directions_FR @ prior.words_RV)[:, 4:], weight, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(prior.mean_F, x.mean(axis=0), rtol=1e-5)
 
 
 def test_the_strength_of_the_ridge_is_that_of_generalised_cross_validation() -> None:
@@ -109,10 +109,10 @@ def test_the_strength_of_the_ridge_is_that_of_generalised_cross_validation() -> 
     assert found == pytest.approx(min(scores, key=scores.__getitem__), rel=1e-6)
 
 
-def test_what_is_seen_makes_its_word_expected(data: tuple[Made, Annotations], vocabulary: Vocabulary) -> None:
-    expected = fit_word_prior(data[0], data[1], vocabulary)
+def test_a_feature_predicts_its_word(data: tuple[Made, Annotations], vocabulary: Vocabulary) -> None:
+    prior = fit_word_prior(data[0], data[1], vocabulary)
     seen = torch.tensor([[8.0, 5, 0, 0, 0], [5.0, 8, 0, 0, 0]])[None]  # a cat that runs, a dog that sleeps
-    sure = expected.word_scores(seen, torch.tensor([2]), torch.eye(2), torch.zeros(2, dtype=torch.long))[:, 4:8]
+    sure = prior.word_scores(seen, torch.tensor([2]), torch.eye(2), torch.zeros(2, dtype=torch.long))[:, 4:8]
     assert (sure > 0).tolist() == [[False, True, True, False], [True, False, False, True]]
 
 
@@ -125,19 +125,19 @@ def test_sums_in_batches_are_the_same(
     torch.testing.assert_close(parts.directions_FR @ parts.words_RV, whole.directions_FR @ whole.words_RV)
 
 
-def test_what_cannot_be_fitted_is_said(data: tuple[Made, Annotations], vocabulary: Vocabulary) -> None:
-    source, told = data
-    with pytest.raises(InputError, match="no video has both features and told events"):
-        fit_word_prior(Made({}, STREAMS), told, vocabulary)
+def test_data_that_cannot_be_fitted_is_one_line(data: tuple[Made, Annotations], vocabulary: Vocabulary) -> None:
+    source, annotations = data
+    with pytest.raises(InputError, match="no video has both features and events"):
+        fit_word_prior(Made({}, STREAMS), annotations, vocabulary)
     same = {video: np.ones_like(values) for video, values in source.arrays.items()}
     for arrays in (same, {video: 0 * values for video, values in same.items()}):
         with pytest.raises(InputError, match="the features of all 80 events are the same"):
-            fit_word_prior(Made(arrays, STREAMS), told, vocabulary)
+            fit_word_prior(Made(arrays, STREAMS), annotations, vocabulary)
     everywhere = {video: [Event(0.0, 2.0, "a dog")] for video in source.arrays}
-    few = {video: events for video, events in told.events.items() if video == "v0"}
+    few = {video: events for video, events in annotations.events.items() if video == "v0"}
     for events in (everywhere, few):
-        with pytest.raises(InputError, match="no word is said of 3 or more"):
+        with pytest.raises(InputError, match="no word is in the sentences of 3 or more"):
             fit_word_prior(source, Annotations(events, {}, []), vocabulary)
     source.arrays["v3"][2, 1] = np.nan
     with pytest.raises(InputError, match="v3: its features hold NaN"):
-        fit_word_prior(source, told, vocabulary)
+        fit_word_prior(source, annotations, vocabulary)

@@ -1,1 +1,1 @@
-"""What is fitted after training: confidence, word prior, actionness."""
+"""Fitting after training: calibration, word prior, actionness."""

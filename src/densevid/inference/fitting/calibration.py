@@ -1,11 +1,10 @@
-"""Fit a model's confidence on videos it has not learnt from: what it says against what is true.
+"""Fit a model's calibration on held-out videos: the confidence of events against whether they are right.
 
-First the curve that judges proposals, on everything that is proposed; then, with it, the curve that judges events, on
-stories of at most as many as a summary of one window, however unsure: what is chosen is right more often than what is
-proposed.
-That is as true before a word is said, so it goes into the first curve, and the second adds what the words say. Where a
-model knows whether anything happens, a curve of its own tells videos without events from right proposals, and the
-others are fitted where something does. All are a handful of numbers and go into the model folder.
+The `proposal` curve is fitted first, to everything that is proposed; then, with it, the `event` curve, to summaries of
+at most as many events as one window may have, however unsure: events that are chosen are right more often than those
+that are proposed. That holds before they are captioned, too, so it goes into the first curve, and the second adds the
+likelihood of the sentence. Where the model has an actionness and some videos have no events, a curve of its own
+separates no-event videos from right proposals, and the others are fitted to videos with events.
 """
 
 from __future__ import annotations
@@ -22,13 +21,12 @@ from densevid.errors import InputError
 from densevid.events import Event
 from densevid.inference.captioner import Captioner
 from densevid.inference.confidence import (
-    HAPPENING,
+    ACTIONNESS,
     RIGHT_IOU,
-    STIR,
     Calibration,
-    event_columns,
-    proposal_columns,
-    totals_of,
+    event_features,
+    proposal_features,
+    running_totals,
 )
 from densevid.inference.fitting.logistic import LogisticCurve
 from densevid.inference.long_video import LongVideoCaptioner, model_inputs
@@ -37,124 +35,133 @@ from densevid.inference.summary import SummaryRules
 from densevid.intervals import temporal_iou
 from densevid.tracks import FeatureTrack
 
-AS_IT_IS = LogisticCurve(("confidence",), (1.0,), 0.0)
+IDENTITY = LogisticCurve(("confidence",), (1.0,), 0.0)
 Truth = Mapping[str, Sequence[Event]]
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """What events were judged by, column by column, which of them were right, and which are of videos without any."""
+    """N held-out events: their confidence features, whether they are right, and whether their video has no events."""
 
-    columns: dict[str, npt.NDArray[np.float64]]
+    features: dict[str, npt.NDArray[np.float64]]
     right_N: npt.NDArray[np.bool_]
-    quiet_N: npt.NDArray[np.bool_]
+    negative_N: npt.NDArray[np.bool_]
 
     def curve(self) -> LogisticCurve:
-        """The curve of these events."""
-        return LogisticCurve.fit(self.columns, self.right_N)
+        """The curve that these events fit."""
+        return LogisticCurve.fit(self.features, self.right_N)
 
     def where(self, these_N: npt.NDArray[np.bool_]) -> HeldOut:
         """Some of them."""
-        columns = {name: values[these_N] for name, values in self.columns.items()}
-        return HeldOut(columns, self.right_N[these_N], self.quiet_N[these_N])
+        features = {name: values[these_N] for name, values in self.features.items()}
+        return HeldOut(features, self.right_N[these_N], self.negative_N[these_N])
 
     def without(self, name: str) -> HeldOut:
-        """The same, not judged by one of the columns."""
-        return replace(self, columns={other: self.columns[other] for other in self.columns if other != name})
+        """The same events without one of the features."""
+        return replace(self, features={other: self.features[other] for other in self.features if other != name})
 
-    def happening_curve(self) -> LogisticCurve | None:
-        """The curve of whether anything happens: in what is right something does, in quiet videos nothing.
+    def actionness_curve(self) -> LogisticCurve | None:
+        """The curve of P(an event is shown), from right proposals and those of no-event videos.
 
-        None where nothing is proposed in quiet videos, and nothing has to be told apart.
+        None where nothing is proposed in no-event videos: then there is nothing to separate.
         """
-        known = self.where(self.right_N | self.quiet_N)
-        if not known.quiet_N.any():
+        known = self.where(self.right_N | self.negative_N)
+        if not known.negative_N.any():
             return None
-        return LogisticCurve.fit({HAPPENING: known.columns[HAPPENING]}, ~known.quiet_N)
+        return LogisticCurve.fit({ACTIONNESS: known.features[ACTIONNESS]}, ~known.negative_N)
 
 
 def fit_calibration(captioner: Captioner, tracks: Mapping[str, FeatureTrack], truth: Truth) -> Calibration:
-    """The curves, from what the captioner says of some videos; what it cannot read of a long one is not held true.
+    """Fit the curves of a model.
 
-    A video that is known to have no events counts too: whatever is proposed there is wrong.
+    Args:
+        captioner: The model.
+        tracks: Features of held-out videos by their ids. Of a long video its first window gives the proposals.
+        truth: Their true events. A video without any counts: whatever is proposed there is wrong.
+
+    Returns:
+        The calibration, to be written as `calibration.toml`.
+
+    Raises:
+        InputError: No video has both features and true events, or all events are right, or none.
     """
     videos = [video for video in tracks if video in truth]
     if not any(truth[video] for video in videos):
         raise InputError("no video has both features and true events; are the ids written the same way?")
-    proposed = held_out_proposals(captioner, [tracks[video] for video in videos], [truth[video] for video in videos])
-    first = _before_words(proposed)
-    counts = {"videos": len(videos), "quiet": sum(not truth[video] for video in videos)}
+    proposals = held_out_proposals(captioner, [tracks[video] for video in videos], [truth[video] for video in videos])
+    first = _before_captions(proposals)
+    counts = {"videos": len(videos), "negatives": sum(not truth[video] for video in videos)}
     if first.actionness is not None:
         videos = [video for video in videos if truth[video]]
     settings = captioner.config.inference
     rules = SummaryRules.of(settings, captioner.config.model.window, top=settings.summary_events)
-    teller = LongVideoCaptioner(captioner, summary=rules, calibration=first)
-    told = held_out_events(teller, [tracks[video] for video in videos], [truth[video] for video in videos])
-    counts |= {"proposals": len(proposed.right_N), "events": len(told.right_N)}
-    proposal, event = _with_words(first.proposal, told)
+    summaries = LongVideoCaptioner(captioner, summary=rules, calibration=first)
+    events = held_out_events(summaries, [tracks[video] for video in videos], [truth[video] for video in videos])
+    counts |= {"proposals": len(proposals.right_N), "events": len(events.right_N)}
+    proposal, event = _with_captions(first.proposal, events)
     return replace(first, proposal=proposal, event=event, fitted={**counts, "iou": RIGHT_IOU})
 
 
-def _before_words(proposed: HeldOut) -> Calibration:
-    """What is known before a word is said."""
-    if HAPPENING not in proposed.columns:
-        return Calibration(proposed.curve(), AS_IT_IS)
-    lively = proposed.where(~proposed.quiet_N).without(HAPPENING)
-    return Calibration(lively.curve(), AS_IT_IS, proposed.happening_curve())
+def _before_captions(proposals: HeldOut) -> Calibration:
+    """What can be fitted before anything is captioned."""
+    if ACTIONNESS not in proposals.features:
+        return Calibration(proposals.curve(), IDENTITY)
+    with_events = proposals.where(~proposals.negative_N).without(ACTIONNESS)
+    return Calibration(with_events.curve(), IDENTITY, proposals.actionness_curve())
 
 
-def _with_words(proposal: LogisticCurve, told: HeldOut) -> tuple[LogisticCurve, LogisticCurve]:
-    """Of proposals and of events, the first as sure as the second is of a sentence as sure of its words as most."""
-    event = told.curve()
+def _with_captions(proposal: LogisticCurve, events: HeldOut) -> tuple[LogisticCurve, LogisticCurve]:
+    """Curves of proposals and of events: the same confidence from both for a sentence of average likelihood."""
+    event = events.curve()
     factor, words = event.weights
     if factor <= 0:  # too few events to know better
         return proposal, event
-    shift = words * float(told.columns["log_probability"].mean())
+    shift = words * float(events.features["log_probability"].mean())
     return proposal.stretched(factor, event.bias + shift), replace(event, weights=(1.0, words), bias=-shift)
 
 
 def held_out_proposals(
     captioner: Captioner, tracks: Sequence[FeatureTrack], truth: Sequence[Sequence[Event]]
 ) -> HeldOut:
-    """All that is proposed in the first window of each video; nothing is captioned.
+    """Everything that is proposed in the first window of each video, without captions.
 
-    Only videos without events can teach what it means that nothing happens: without them it is not asked. A model that
-    nobody has shown any is asked how much they stir.
+    Actionness is among the features only where some video has no events: other videos cannot teach it.
     """
-    rows = iter(zip(tracks, truth, strict=True))
-    columns: list[dict[str, Tensor]] = []
+    videos = iter(zip(tracks, truth, strict=True))
+    features: list[dict[str, Tensor]] = []
     right: list[Tensor] = []
-    quiet: list[bool] = []
-    asked = [HAPPENING if captioner.actionness is not None else STIR] if any(not events for events in truth) else []
-    totals = totals_of(asked, captioner.actionness)
+    negative: list[bool] = []
+    known = captioner.actionness is not None and any(not events for events in truth)
+    totals = running_totals([ACTIONNESS] if known else [], captioner.actionness)
     for inputs, batch in captioner.proposed(tracks):
         selection = batch.selection
         kept_BK = selection.kept_BK & (selection.anchor_BK != WHOLE_VIDEO)
-        found = proposal_columns(replace(selection, kept_BK=kept_BK), model_inputs(inputs, totals, captioner.device))
-        columns.append({name: values[kept_BK].cpu() for name, values in found.items()})
-        for spans_K2, own_K, (track, events) in zip(selection.reported_BK2, kept_BK, rows):  # noqa: B905
+        proposed = replace(selection, kept_BK=kept_BK)
+        found = proposal_features(proposed, model_inputs(inputs, totals, captioner.device))
+        features.append({name: values[kept_BK].cpu() for name, values in found.items()})
+        for spans_K2, own_K, (track, events) in zip(selection.reported_BK2, kept_BK, videos):  # noqa: B905
             right.append(right_steps(spans_K2[own_K].cpu(), track, events))
-            quiet.extend([not events] * len(right[-1]))
-    joined = {name: torch.cat([part[name] for part in columns]).double().numpy() for name in columns[0]}
-    return HeldOut(joined, torch.cat(right).numpy(), np.array(quiet, dtype=np.bool_))
+            negative.extend([not events] * len(right[-1]))
+    joined = {name: torch.cat([part[name] for part in features]).double().numpy() for name in features[0]}
+    return HeldOut(joined, torch.cat(right).numpy(), np.array(negative, dtype=np.bool_))
 
 
 def held_out_events(
-    teller: LongVideoCaptioner, tracks: Sequence[FeatureTrack], truth: Sequence[Sequence[Event]]
+    captioner: LongVideoCaptioner, tracks: Sequence[FeatureTrack], truth: Sequence[Sequence[Event]]
 ) -> HeldOut:
-    """All that a teller's stories hold."""
-    told = list(teller.captioned(tracks))
+    """All events that a captioner's summaries hold."""
+    videos = list(captioner.captioned(tracks))
     score, words = (
-        torch.from_numpy(np.concatenate([getattr(each, name) for each in told]))
+        torch.from_numpy(np.concatenate([getattr(each, name) for each in videos]))
         for name in ("score_P", "log_probability_P")
     )
     right = [
         right_steps(torch.from_numpy(each.reported_P2), track, events)
-        for each, track, events in zip(told, tracks, truth, strict=True)
+        for each, track, events in zip(videos, tracks, truth, strict=True)
     ]
-    columns = {name: values.numpy() for name, values in event_columns(score, words).items()}
-    quiet = np.repeat([not events for events in truth], [len(rows) for rows in right])
-    return HeldOut(columns, torch.cat(right).numpy(), quiet)
+    features = {name: values.numpy() for name, values in event_features(score, words).items()}
+    negative = np.repeat([not events for events in truth], [len(rows) for rows in right])
+    return HeldOut(features, torch.cat(right).numpy(), negative)
 
 
 def right_steps(spans_P2: Tensor, track: FeatureTrack, events: Sequence[Event]) -> Tensor:

@@ -1,4 +1,4 @@
-"""Logistic regression: fitted by Newton's method, and kept as a curve over columns that are known by name."""
+"""Logistic regression, fitted by Newton's method and kept as a curve over named columns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from densevid.errors import InputError
 
-SURE = 30.0  # a logit beyond which a probability is 0 or 1 to every digit
+LARGEST_LOGIT = 30.0  # a logit beyond which a probability is 0 or 1 to every digit
 RIDGE = 1.0  # of standardised columns: one event's worth of doubt
 STEPS = 50
 
@@ -72,17 +72,26 @@ class LogisticCurve:
 
 
 def logistic_fit(values_NC: Floats, right_N: Floats, share_N: Floats, ridge: float) -> tuple[Floats, float]:
-    """The weights and the bias that make what is right most likely, each row counted `share_N` times.
+    """Fit weights and a bias by maximum likelihood.
 
-    Half of `ridge` times the sum of their squares speaks against weights. The bias is free: on the whole as many are
-    right as are said to be.
+    The penalty is half of `ridge` times the sum of squared weights. The bias is free, so the mean probability is
+    the share of right rows.
+
+    Args:
+        values_NC: The columns of N rows.
+        right_N: 1 for right rows, 0 for others.
+        share_N: How much each row counts.
+        ridge: The strength of the penalty.
+
+    Returns:
+        The weights and the bias.
     """
     values_NC = np.c_[values_NC, np.ones(len(values_NC))]
     weights_C = np.zeros(values_NC.shape[1])
     ridge_C = np.full_like(weights_C, ridge)
     ridge_C[-1] = 0
     for _ in range(STEPS):
-        probability_N = 1 / (1 + np.exp(-np.clip(values_NC @ weights_C, -SURE, SURE)))
+        probability_N = 1 / (1 + np.exp(-np.clip(values_NC @ weights_C, -LARGEST_LOGIT, LARGEST_LOGIT)))
         slope_C = values_NC.T @ (share_N * (right_N - probability_N)) - ridge_C * weights_C
         spread_N = share_N * np.maximum(probability_N * (1 - probability_N), 1e-9)
         step_C = np.linalg.solve((values_NC.T * spread_N) @ values_NC + np.diag(ridge_C), slope_C)

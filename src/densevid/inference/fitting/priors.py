@@ -1,8 +1,4 @@
-"""What to expect of features, fitted to what a model learnt from and written into its folder: words, and whether any.
-
-Which words (`fit_word_prior`) always; whether anything happens (`fit_actionness`) where there are videos of which
-there is nothing to tell.
-"""
+"""Fit a model's priors to its training data and write them into its folder: `densevid fit-priors`."""
 
 from __future__ import annotations
 
@@ -16,20 +12,35 @@ from densevid.data.sources import FeatureSource
 from densevid.inference.fitting.actionness import fit_actionness
 from densevid.inference.fitting.word_prior import fit_word_prior
 from densevid.io import require_writable
+from densevid.legacy import RENAMED_FILES
 from densevid.model.priors import Fitted
 
 
 def write_priors(
-    model: Path, source: FeatureSource, told: Annotations, provenance: Mapping[str, Any]
+    model: Path, source: FeatureSource, annotations: Annotations, provenance: Mapping[str, Any]
 ) -> dict[Path, Fitted]:
-    """Fit both, then write them; what was written, by its file. One that is not fitted now is as it was."""
+    """Fit the word prior, and the actionness where some videos have no events; then write both.
+
+    Args:
+        model: The model folder.
+        source: The features that the model was trained on.
+        annotations: The events of their videos.
+        provenance: Goes into the files.
+
+    Returns:
+        What was written, by its file. An actionness that is not fitted now stays as it was.
+
+    Raises:
+        InputError: The data cannot be fitted, or the folder cannot be written to.
+    """
     for name in (WORD_PRIOR, ACTIONNESS):
         require_writable(model / name)
     fits: dict[str, Fitted | None] = {
-        WORD_PRIOR: fit_word_prior(source, told, load_model(model, fitted=False).vocabulary),
-        ACTIONNESS: fit_actionness(source, told),
+        WORD_PRIOR: fit_word_prior(source, annotations, load_model(model, fitted=False).vocabulary),
+        ACTIONNESS: fit_actionness(source, annotations),
     }
     written = {model / name: fitted for name, fitted in fits.items() if fitted is not None}
     for file, fitted in written.items():
         fitted.made_by(provenance).save(file)
+        (model / RENAMED_FILES[file.name]).unlink(missing_ok=True)  # of 0.1
     return written
