@@ -102,6 +102,8 @@ def current_calibration(table: Mapping[str, Any], where: str) -> dict[str, Any] 
             curve = {**curve, "names": [RENAMED_FEATURES.get(str(name), name) for name in names]}
         current[RENAMED_FEATURES.get(section, section)] = curve
     return current
+
+
 def current_verb(verb: str) -> str:
     """The present name of a renamed verb; reports it on one line."""
     report(f"`densevid {verb}` is now `densevid {RENAMED_VERBS[verb]}`")

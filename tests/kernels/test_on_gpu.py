@@ -116,7 +116,7 @@ def check_float32_is_that_of_a_cpu(variant: Variant) -> None:
             near(ours, want[number], f"kernels {kernels}, video {number}")
 
 
-def check_borders_and_contrast_by_expected_words(compare: str) -> None:
+def check_borders_and_contrast_by_word_prior(compare: str) -> None:
     """Where events are, in float32, and replayed in bfloat16; borders lie on whole steps, so words are not compared."""
     settings = {"word_prior_weight": 3.0, "border_reach": 0.25, "contrast_weight": 0.75, "similarity_space": compare}
     variant: Variant = ({"width": 64}, {"beam": 2, **settings})
@@ -275,7 +275,7 @@ CHECKS: list[tuple[Callable[[Any], None], list[Any]]] = [
     (check_words_so_far, [96, 512, 1024]),
     (check_the_most_likely_word, [34, 4004, 9000]),
     (check_float32_is_that_of_a_cpu, VARIANTS),
-    (check_borders_and_contrast_by_expected_words, ["words", "features"]),
+    (check_borders_and_contrast_by_word_prior, ["words", "features"]),
     (check_confidence_with_actionness, ["one window", "several"]),
     (check_a_graph_says_the_same_every_time, VARIANTS),
     (check_bfloat16_finds_the_same_and_is_nearly_as_sure, VARIANTS),

@@ -40,7 +40,9 @@ def test_held_out_videos_are_separated() -> None:
     actionness = fit_actionness(*data())
     assert actionness is not None and actionness.about["fitted"]["negatives"] == 10
     source, annotations = data(300, seed=1)
-    right = [(logit(actionness, source.arrays[video]) > 0) == bool(events) for video, events in annotations.events.items()]
+    right = [
+        (logit(actionness, source.arrays[video]) > 0) == bool(events) for video, events in annotations.events.items()
+    ]
     assert np.mean(right) > 0.85, "a third has no events"
     assert actionness.change_F[-1] > 0 < actionness.value_F[0]
 
