@@ -155,14 +155,14 @@ def test_a_confidence_with_actionness_is_lower_for_no_event_videos() -> None:
     again = Calibration.of_table(fitted.as_table())
     rules = SummaryRules.of(captioner.config.inference, captioner.config.model.window)
     summaries = LongVideoCaptioner(captioner, summary=rules, calibration=again)
-    together = [video.score_P for video in summaries.told(tracks.values())]
-    alone = [next(iter(summaries.told([track]))).score_P for track in tracks.values()]
+    together = [video.score_P for video in summaries.captioned(tracks.values())]
+    alone = [next(iter(summaries.captioned([track]))).score_P for track in tracks.values()]
     for first, second in zip(together, alone, strict=True):
         np.testing.assert_allclose(first, second, atol=1e-5)
     highest = [max(scores, default=0.0) for scores in together]
     assert min(highest[:8]) > max(highest[8:])
     with pytest.raises(InputError, match=r"actionness\.safetensors is missing"):
-        list(LongVideoCaptioner(Captioner(loaded), summary=rules, calibration=again).told(tracks.values()))
+        list(LongVideoCaptioner(Captioner(loaded), summary=rules, calibration=again).captioned(tracks.values()))
 
 
 def test_step_features_are_known_by_name() -> None:

@@ -22,10 +22,10 @@ from densevid.inference.batches import CaptionedVideo, ModelInput, ModelInputs
 from densevid.inference.captioner import Captioner, PendingCaptions, ProposedBatch
 from densevid.inference.confidence import (
     Calibration,
-    Total,
+    RunningTotal,
     event_features,
-    proposal_features,
     pad_totals,
+    proposal_features,
     running_totals,
 )
 from densevid.inference.nms import WHOLE_VIDEO, Selection
@@ -78,7 +78,9 @@ class LongVideoCaptioner:
         self.masks, self.keep, self.on_progress = masks, keep, on_progress
         self.window = captioner.config.model.window
         self.reads_all = captioner.behavior.reads_all
-        self.totals: dict[str, RunningTotal] = running_totals(calibration.step_features, captioner.actionness) if calibration else {}
+        self.totals: dict[str, RunningTotal] = (
+            running_totals(calibration.step_features, captioner.actionness) if calibration else {}
+        )
         self.kept: dict[int, ProposedBatch] = {}
 
     @classmethod
