@@ -96,16 +96,16 @@ def test_one_file_that_is_bad_is_exit_code_2(folder, capsys) -> None:
     assert "densevid: failed: empty.mp4: the file is empty" in capsys.readouterr().err
 
 
-def test_a_file_read_in_part_is_kept_and_told(folder, capsys) -> None:
+def test_a_file_read_in_part_is_kept_and_exit_code_1(folder, capsys) -> None:
     noise = np.random.default_rng(0).integers(0, 256, (250, 128, 192, 3), dtype=np.uint8)
     whole = make_video(folder / "whole.mkv", constant(10.0), picture=lambda n: noise[n]).read_bytes()
     (folder / "cut.mkv").write_bytes(whole[: len(whole) // 2])
-    assert extract("cut.mkv", "--out", "store") == 0
+    assert extract("cut.mkv", "--out", "store") == 1
     assert "densevid: read in part: cut.mkv: about" in capsys.readouterr().err
     assert len(FeatureStore.open("store").track("cut")) == pytest.approx(10, abs=1)
 
 
-def test_an_existing_store_is_only_added_to_when_asked(clips, capsys) -> None:
+def test_an_existing_store_is_only_continued_with_resume(clips, capsys) -> None:
     assert extract(clips / "clip 0.mp4", "--out", "store") == 0
     assert extract(clips, "--out", "store") == 2
     assert "there is a feature store already; resume it" in capsys.readouterr().err
@@ -167,7 +167,7 @@ def test_a_later_run_still_knows_what_an_earlier_one_could_not_read(folder, caps
         log.write('{"video": "torn by a ki')
     Path("store/extract-report.json").unlink()  # as if killed before it was written
     capsys.readouterr()
-    assert extract("cut.mkv", "whole.mkv", "--out", "store", "--resume") == 0
+    assert extract("cut.mkv", "whole.mkv", "--out", "store", "--resume") == 1, "cut.mkv is damaged"
     assert "read in part: cut.mkv: about" in capsys.readouterr().err
     report = json.loads(Path("store/extract-report.json").read_text())
     assert "cut.mkv" in report["read_in_part"][0] and report["failed"] == ["empty.mp4: the file is empty"]

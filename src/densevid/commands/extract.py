@@ -1,10 +1,10 @@
-"""Turn videos into feature tracks: frames at exact times through a backbone, into a feature store.
+"""Extract the features of videos into a feature store: frames at exact times through a backbone.
 
-Each input is a video file, a folder (searched for videos, its folders too) or a list (a .txt file, one path a line).
-A video's id in the store is its file's name without suffix; where several in a folder share it, their path inside that
-folder. A file that cannot be read is reported and never stops
-the rest; one that can be read in part is used, and the report says how many seconds were lost. The whole report is
-written to extract-report.json in the store.
+Each input is a video file, a folder (searched for videos, subfolders too) or a list (a .txt file, one path per line).
+The id of a video in the store is its file name without suffix; if several videos of a folder share it, their paths
+inside that folder. A file that cannot be read is reported and does not stop the others; of a damaged file the readable
+part is extracted, and the report gives the seconds that were lost. The full report is written to extract-report.json
+in the store.
 
 Examples:
   densevid extract video.mp4 --out features
@@ -15,7 +15,8 @@ Examples:
   densevid extract new.mp4 --out new --reduction features-512
   densevid extract video.mp4 --out mine --backbone my_module:my_function
 
-Exit code: 0 every video is in the store; 1 some failed (they are listed); 2 none could be used; 130 interrupted.
+Exit code: 0 every video is in the store; 1 some failed or were damaged (they are listed), the rest is done; 2 wrong
+usage, or no video could be extracted; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from pathlib import Path
 
 from densevid.data.extraction import REPORT, Extraction, ExtractionReport
 from densevid.data.store.reader import FeatureStore
-from densevid.errors import InputError
+from densevid.errors import ExitCode, InputError
 from densevid.io import provenance, read_json
 from densevid.progress import Progress
 from densevid.video.backbones import DEFAULT, Backbone, backbone_names, find_backbone
@@ -44,17 +45,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", required=True, metavar="STORE", help="the feature store to write")
     parser.add_argument("--backbone", default=DEFAULT, metavar="NAME", help=f"{known} or module:function ({DEFAULT})")
     parser.add_argument("--every", type=float, default=0.5, metavar="SECONDS", help="seconds per step (.5)")
-    parser.add_argument("--workers", type=int, metavar="N", help="at a time (1 a core, 4 on a GPU, most 4 a core)")
+    parser.add_argument("--workers", type=int, metavar="N", help="videos at a time (1 per core, 4 on a GPU)")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="where networks run (auto)")
-    parser.add_argument("--dtype", choices=("float16", "float32"), default="float16", help="precision kept (float16)")
-    parser.add_argument("--resume", action="store_true", help="add to an existing store what it does not have yet")
+    parser.add_argument("--dtype", choices=("float16", "float32"), default="float16", help="precision (float16)")
+    parser.add_argument("--resume", action="store_true", help="continue an existing store")
     parser.add_argument("--reduce", type=int, metavar="N", help="also write STORE-N, each stream reduced to N by PCA")
     parser.add_argument("--fit-on", metavar="IDS", help="ids to fit the PCA on: a list, or clips.json:SPLIT (all)")
-    parser.add_argument("--reduction", metavar="PATH", help="reduce as an earlier --reduce did: its store or file")
+    parser.add_argument("--reduction", metavar="PATH", help="apply the PCA of an earlier --reduce (store or file)")
 
 
-def run(args: argparse.Namespace) -> int:
-    """Extract everything that is named and not there yet."""
+def run(args: argparse.Namespace) -> ExitCode:
+    """Extract the videos that the store does not have yet."""
     _check_flags(args)
     fit_on = _ids_to_fit_on(args.fit_on)
     extraction = Extraction(args.inputs, args.workers, args.device)
@@ -71,20 +72,20 @@ def run(args: argparse.Namespace) -> int:
     if reduction:
         reduction.save(store.path / FILE)
     _run_and_show(extraction, extractor)
-    code = _tell(extraction.report, store)
-    if args.reduce is not None and code != 2:
+    code = _print_report(extraction.report, store)
+    if args.reduce is not None and code != ExitCode.INVALID:
         _write_reduced(store, args.reduce, fit_on, args.resume)
     return code
 
 
 def _check_flags(args: argparse.Namespace) -> None:
-    """What can be refused before any work."""
+    """Refuse flags that contradict each other."""
     if args.workers is not None and args.workers < 1:
         raise InputError(f"--workers must be at least 1, got {args.workers}")
     if args.reduce is not None and args.reduction:
-        raise InputError("--reduce fits a new reduction, --reduction uses an old one; give one of them")
+        raise InputError("--reduce fits a new reduction, --reduction applies an old one; give one of them")
     if args.fit_on is not None and args.reduce is None:
-        raise InputError("--fit-on says what --reduce is fitted on; give --reduce N too")
+        raise InputError("--fit-on chooses the videos that --reduce is fitted on; give --reduce N too")
 
 
 def _check_width(kept: int, backbone: Backbone) -> None:
@@ -94,7 +95,7 @@ def _check_width(kept: int, backbone: Backbone) -> None:
 
 
 def _run_and_show(extraction: Extraction, extractor: Extractor) -> None:
-    """Run the workers and show how far they are."""
+    """Run the workers and show progress."""
     sizes = {job.video: _size(job.path) for job in extraction.missing}
     begin = time.monotonic()
     done = failed = 0
@@ -107,8 +108,8 @@ def _run_and_show(extraction: Extraction, extractor: Extractor) -> None:
             progress.advance(sizes[outcome.job.video], text)
 
 
-def _tell(report: ExtractionReport, store: FeatureStore) -> int:
-    """Say what was done and what failed, and give the exit code."""
+def _print_report(report: ExtractionReport, store: FeatureStore) -> ExitCode:
+    """Print what was extracted and what failed, and return the exit code."""
     for title, lines in (("read in part", report.read_in_part), ("failed", report.failed)):
         for line in lines[:FAILURES_SHOWN]:
             print(f"densevid: {title}: {line}", file=sys.stderr)
@@ -117,12 +118,12 @@ def _tell(report: ExtractionReport, store: FeatureStore) -> int:
     counts = f"extracted {report.extracted}, already there {report.already_there}, failed {len(report.failed)}"
     print(f"{counts}: {store} holds {len(store)} videos")
     if report.failed and len(report.failed) == report.named:
-        return 2
-    return 1 if report.failed else 0
+        return ExitCode.INVALID
+    return ExitCode.PARTIAL if report.failed or report.read_in_part else ExitCode.DONE
 
 
 def _write_reduced(store: FeatureStore, kept: int, fit_on: set[str] | None, resume: bool) -> None:
-    """The same videos, each stream reduced to `kept`, in a store beside the full one."""
+    """Write a second store with the same videos, each stream reduced to `kept` components."""
     folder = store.path.with_name(f"{store.path.name}-{kept}")
     shares: dict[str, float] = {}
     if resume and (folder / FILE).is_file():
@@ -145,7 +146,7 @@ def _write_reduced(store: FeatureStore, kept: int, fit_on: set[str] | None, resu
 
 
 def _ids_to_fit_on(source: str | None) -> set[str] | None:
-    """The ids in a text file (one a line) or a JSON file (its keys or items); `clips.json:train` takes one split."""
+    """Ids from a text file (one per line) or a JSON file (keys or items); `clips.json:train` reads one split."""
     if source is None:
         return None
     whole = Path(source).exists() or ":" not in source

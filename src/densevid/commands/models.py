@@ -1,6 +1,6 @@
-"""List the installed models: name, size, licence, scores and folder. The first is the one used by default.
+"""List the installed models: name, size, licence, scores and folder. The first is the default.
 
-Models come with densevid, or lie in the folders that the variable DENSEVID_MODELS names.
+Models are part of densevid or lie in the folders of the environment variable DENSEVID_MODELS.
 
 Examples:
   densevid models                                  (all of them)
@@ -24,11 +24,11 @@ from densevid.pipeline.model_registry import (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """There are none."""
+    """This command has no flags."""
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print them."""
+    """Print the installed models."""
     models = installed_models()
     if not models:
         print(f"no model is installed; {HOW_TO_GET_ONE}")
@@ -42,12 +42,12 @@ def run(args: argparse.Namespace) -> int:
 def _described(model: InstalledModel, *, is_default: bool) -> str:
     lines = [f"{model.name}{' (default)' if is_default else ''}, {model.size / 1e6:.1f} MB"]
     lines += [f"  {line}" for line in _scores(model)]
-    lines += [f"  licence: {model.licence or 'not said in its model card'}", f"  {model.folder}"]
+    lines += [f"  licence: {model.licence or 'not given in its model card'}", f"  {model.folder}"]
     return "\n".join(map(printable, lines))
 
 
 def _scores(model: InstalledModel) -> list[str]:
-    """What it was measured to do, a line each; a file that cannot be read costs nobody the list."""
+    """The scores of a model, one line each; a scores file that cannot be read does not stop the list."""
     try:
         return [
             f"{title}: {', '.join(f'{metric} {value:.4g}' for metric, value in numbers.items())}"

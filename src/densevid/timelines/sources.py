@@ -46,7 +46,7 @@ class ComposedFeatures:
 
     def track(self, video: str) -> FeatureTrack:
         """The features of one video."""
-        return self.generator.video(self._number(video)).track
+        return self.generator.track(self.plan(video))
 
     def extent(self, video: str) -> Extent:
         """Steps, clock and duration of one video."""
