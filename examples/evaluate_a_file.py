@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import densevid
-from densevid import Evaluation, Event
+from densevid import Event
 from densevid.errors import run_main
-from densevid.evaluation.result import as_json
 from densevid.events import read_events
 
 
@@ -41,17 +40,6 @@ def submission(events: dict[str, list[Event]]) -> dict[str, Any]:
     return {"version": "VERSION 1.0", "results": results, "external_data": {}}
 
 
-def main_scores(evaluation: Evaluation) -> dict[str, float]:
-    """The scores that papers report, in percent."""
-    scores = as_json(evaluation)  # what `densevid evaluate --json` writes
-    return {
-        "METEOR (ActivityNet 2018)": 100 * scores["captioning"]["average"]["METEOR"],
-        "CIDEr": 100 * scores["captioning"]["average"]["CIDEr"],
-        "SODA_c": 100 * scores["soda"]["c"]["multi"]["f1"],
-        "recall, 10 events a video": 100 * scores["proposals"]["pooled"]["AR@10"],
-    }
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the scores of a file beside those of the baseline."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -60,14 +48,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parsed = parser.parse_args(arguments)
 
     events = read_events(parsed.events)
-    parts = ["captioning", "soda", "proposals"]
     columns = [
-        main_scores(densevid.evaluate(submission(predictions), parsed.references, metrics=parts))
+        densevid.evaluate(
+            submission(predictions), parsed.references, metrics=["captioning", "soda", "proposals"]
+        ).headlines()
         for predictions in (events, with_sentences_of_others(events))
     ]
-    print(f"{'':28}{'events':>10}{'exchanged':>12}")
-    for name, value in columns[0].items():
-        print(f"{name:28}{value:10.2f}{columns[1][name]:12.2f}")
+    print(f"{'in percent':12}{'events':>10}{'exchanged':>12}")
+    for name in columns[0]:
+        print(f"{name:12}{100 * (columns[0][name] or 0):10.2f}{100 * (columns[1][name] or 0):12.2f}")
     return 0
 
 
