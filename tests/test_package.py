@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from helpers.waiting import LIMIT_SECONDS
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -20,7 +22,7 @@ ROOT = Path(__file__).parents[1]
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("dist")
     command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out), str(ROOT)]
-    subprocess.run(command, check=True, capture_output=True, timeout=300)
+    subprocess.run(command, check=True, capture_output=True, timeout=LIMIT_SECONDS)
     return out
 
 
@@ -29,11 +31,15 @@ def test_the_wheel_runs_in_an_empty_environment(built: Path, tmp_path: Path) -> 
     (wheel,) = built.glob("*.whl")
     venv.create(tmp_path / "env", with_pip=True)
     python = tmp_path / "env" / "bin" / "python"
-    subprocess.run([python, "-m", "pip", "install", "--quiet", "--no-deps", wheel], check=True, timeout=300)
-    shown = subprocess.run([python.with_name("densevid"), "--help"], capture_output=True, text=True, timeout=60)
+    subprocess.run([python, "-m", "pip", "install", "--quiet", "--no-deps", wheel], check=True, timeout=LIMIT_SECONDS)
+    shown = subprocess.run(
+        [python.with_name("densevid"), "--help"], capture_output=True, text=True, timeout=LIMIT_SECONDS
+    )
     assert shown.returncode == 0, shown.stderr
     assert "VERB" in shown.stdout and "predict" in shown.stdout
-    version = subprocess.run([python, "-m", "densevid", "--version"], capture_output=True, text=True, timeout=60)
+    version = subprocess.run(
+        [python, "-m", "densevid", "--version"], capture_output=True, text=True, timeout=LIMIT_SECONDS
+    )
     assert version.stdout.startswith("densevid 0.")
 
 
@@ -100,5 +106,7 @@ def test_the_sdist_carries_the_tests(built: Path) -> None:
 def test_help_imports_nothing_heavy() -> None:
     heavy = "[name for name in ('torch', 'av', 'numpy') if name in sys.modules]"
     code = f"import sys, densevid.cli; densevid.cli._parser(None); print({heavy})"
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    shown = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=LIMIT_SECONDS
+    )
     assert shown.stdout.strip() == "[]"

@@ -18,6 +18,7 @@ import torch
 import densevid
 from helpers.made_videos import constant, make_video
 from helpers.tiny_captioner import write_tiny_model
+from helpers.waiting import LIMIT_SECONDS
 
 ROOT = Path(__file__).parents[1]
 NAMES = sorted(set(densevid.__all__) - {"__version__"})
@@ -25,7 +26,9 @@ NAMES = sorted(set(densevid.__all__) - {"__version__"})
 
 def test_importing_the_package_loads_nothing_heavy() -> None:
     code = "import sys, densevid; print([name for name in ('torch', 'av', 'numpy') if name in sys.modules])"
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    shown = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=LIMIT_SECONDS
+    )
     assert shown.stdout.strip() == "[]"
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from benchmarks.__main__ import SUBJECTS
 from densevid.cli import main
+from helpers.waiting import LIMIT_SECONDS
 
 ROOT = Path(__file__).parents[2]
 
@@ -18,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 def python_m(*words: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     command = [sys.executable, "-m", *words]
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=LIMIT_SECONDS)
 
 
 def test_the_list_of_subjects_is_complete() -> None:

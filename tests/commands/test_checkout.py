@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import densevid
+from helpers.waiting import LIMIT_SECONDS
 
 
 @pytest.mark.parametrize(
@@ -29,7 +30,7 @@ def test_a_verb_of_a_checkout_is_refused_in_one_line_where_the_package_is_alone(
     shutil.copytree(package, tmp_path / "site" / "densevid", ignore=alone)
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
     command = [sys.executable, "-m", "densevid", verb, *words]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=LIMIT_SECONDS)
     assert done.returncode == 2 and done.stdout == ""
     assert done.stderr.count("\n") == 1 and f"`python -m {module}`" in done.stderr
     assert list(tmp_path.iterdir()) == [tmp_path / "site"]

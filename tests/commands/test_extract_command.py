@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -19,16 +18,20 @@ from densevid.data.store.reader import FeatureStore
 from densevid.errors import InputError
 from densevid.video.extract import usable_cores
 from helpers.made_videos import constant, make_sound, make_video
+from helpers.waiting import LIMIT_SECONDS, wait_until
 
 MODULE = """
-import os, time
+import os, pathlib, time
 import numpy as np
 
 def colours(pictures):
     return pictures.mean(axis=(1, 2, 3))
 
-def slow(pictures):
-    time.sleep(0.2)
+def held(pictures):              # goes on for ever at its sixth call, until there is a file `go`
+    with open("calls", "a") as calls:
+        calls.write("x")
+    while pathlib.Path("calls").stat().st_size > 5 and not pathlib.Path("go").exists():
+        time.sleep(0.01)
     return pictures.mean(axis=(1, 2, 3))
 
 def deadly(pictures):
@@ -191,12 +194,8 @@ def start(*words: object, **settings: object) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **settings)  # type: ignore[call-overload, no-any-return]
 
 
-def wait_for_videos(path: Path, count: int) -> None:
-    for _ in range(300):
-        if (path / "features.toml").exists() and len(FeatureStore.open(path)) >= count:
-            return
-        time.sleep(0.1)
-    pytest.fail(f"{path} never got {count} videos")
+def stored(path: Path) -> int:
+    return len(FeatureStore.open(path)) if (path / "features.toml").exists() else 0
 
 
 @pytest.mark.parametrize(("stop", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
@@ -204,10 +203,10 @@ def test_after_an_interrupt_or_a_kill_it_goes_on_where_it_was(folder, stop, code
     for number in range(12):
         make_video(folder / f"{number}.mp4", constant(1.0))
     inputs = [f"{number}.mp4" for number in range(12)]
-    process = start(*inputs, "--out", "store", "--backbone", "cheap:slow", "--workers", 2)
-    wait_for_videos(folder / "store", 3)
+    process = start(*inputs, "--out", "store", "--backbone", "cheap:held", "--workers", 2)
+    wait_until(lambda: stored(folder / "store") >= 3, process)
     process.send_signal(stop)
-    _, complaint = process.communicate(timeout=30)
+    _, complaint = process.communicate(timeout=LIMIT_SECONDS)
     assert process.returncode == code
     assert "Traceback" not in complaint
     if stop == signal.SIGINT:
@@ -217,7 +216,8 @@ def test_after_an_interrupt_or_a_kill_it_goes_on_where_it_was(folder, stop, code
     assert FeatureStore.open("store").verify() == []
     assert len(Path("store/extract-log.jsonl").read_text().splitlines()) >= 2, "logged as they arrive"
     assert Path("store/extract-report.json").exists() == (stop == signal.SIGINT)
-    assert extract(*inputs, "--out", "store", "--resume", backbone="cheap:slow") == 0
+    Path("go").touch()
+    assert extract(*inputs, "--out", "store", "--resume", backbone="cheap:held") == 0
     store = FeatureStore.open("store")
     assert len(store) == 12 and store.verify() == []
 
@@ -232,7 +232,7 @@ def test_a_full_disk_is_one_line_and_ends_it(folder) -> None:
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000)),
         env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
     )
-    _, complaint = process.communicate(timeout=60)
+    _, complaint = process.communicate(timeout=LIMIT_SECONDS)
     assert process.returncode == 2
     assert complaint.splitlines()[-1] == (
         "densevid: store: cannot save: File too large; free disk space and run it again with --resume"

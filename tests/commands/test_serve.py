@@ -18,6 +18,7 @@ from densevid.app.settings import NOT_PLAYED, caption_command
 from densevid.cli import main
 from densevid.commands.serve import _announce, _default_folder
 from helpers.tiny_captioner import write_tiny_model
+from helpers.waiting import LIMIT_SECONDS
 
 
 @pytest.fixture(scope="module")
@@ -55,15 +56,15 @@ def test_it_starts_answers_keeps_its_folder_and_stops(model: str, tmp_path: Path
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout and process.stderr
         port = int(re.search(r"http://127\.0\.0\.1:(\d+) ", process.stdout.readline())[1])  # type: ignore[index]
-        connection = http.client.HTTPConnection("127.0.0.1", port)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=LIMIT_SECONDS)
         connection.request("GET", "/")
         answer = connection.getresponse()
         assert answer.status == 200 and b"<title>densevid</title>" in answer.read()
         assert answer.getheader("server") is None
-        second = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        second = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_SECONDS)
         assert (second.returncode, second.stdout) == (2, "") and "another `densevid serve` uses it" in second.stderr
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
+        assert process.wait(LIMIT_SECONDS) == 0
         assert process.stderr.read() == "densevid: stopped; unfinished videos are taken up at the next start\n"
 
 

@@ -13,6 +13,7 @@ from densevid.data.extraction import extract_many
 from densevid.events import read_events
 from helpers.made_videos import constant, make_video
 from helpers.ordinary_user import run_as_ordinary_user
+from helpers.waiting import LIMIT_SECONDS
 
 
 def test_a_second_run_decodes_nothing_and_says_the_same(video, fresh_cache, monkeypatch) -> None:
@@ -33,7 +34,9 @@ def test_a_second_run_needs_no_torch(video, fresh_cache) -> None:
     assert main(["caption", str(video), "--format", "json"]) == 0
     code = f"import sys, densevid.cli as c; c.main(['caption', {str(video)!r}, '--format', 'json,vtt']); "
     code += "print([name for name in ('torch', 'onnxruntime') if name in sys.modules])"
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    shown = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=LIMIT_SECONDS
+    )
     assert shown.stdout.splitlines()[-1] == "[]"
 
 

@@ -23,6 +23,7 @@ from densevid.inference.segments import unseen
 from densevid.pipeline.request import EventRequest
 from densevid.tracks import Clock, FeatureTrack
 from helpers.made_videos import constant, make_video
+from helpers.waiting import LIMIT_SECONDS
 
 
 def spans(path: Path) -> list[list[float]]:
@@ -168,7 +169,7 @@ def test_an_mp4_that_is_there_is_not_encoded_again(video, tmp_path) -> None:
 
 def test_progress_for_programs(video, fresh_cache) -> None:
     command = [sys.executable, "-m", "densevid", "caption", str(video), "--format", "json", "--progress", "jsonl"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=LIMIT_SECONDS)
     rows = [json.loads(line) for line in done.stderr.splitlines()]
     assert {row["stage"] for row in rows} == {"decode", "features", "events", "sentences", "files"}
     for stage in ("decode", "features", "events", "sentences", "files"):

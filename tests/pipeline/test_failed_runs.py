@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -15,10 +14,29 @@ import pytest
 from densevid.cli import main
 from densevid.video.frames import VideoSteps
 from helpers.made_videos import constant, make_video
+from helpers.waiting import LIMIT_SECONDS, wait_until
+
+HELD = """
+import signal, sys
+from densevid.cli import main
+from densevid.video import extract
+
+steps, opened = extract.VideoSteps, []
+
+def held(path, *args, **options):
+    opened.append(path)
+    if len(opened) == 5:
+        signal.pause()
+    return steps(path, *args, **options)
+
+extract.VideoSteps = held
+sys.exit(main(sys.argv[1:]))
+"""
 
 
-def start(*words: str | Path, **options: object) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "densevid", "caption", *map(str, words)]
+def start(*words: str | Path, held: bool = False, **options: object) -> subprocess.Popen[str]:
+    """`densevid caption`; one that is held goes no further than the fifth video."""
+    command = [sys.executable, *(["-c", HELD] if held else ["-m", "densevid"]), "caption", *map(str, words)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)  # type: ignore[call-overload]
 
 
@@ -27,7 +45,7 @@ def said_on_a_full_disk(*words: str | Path) -> list[str]:
     resource = pytest.importorskip("resource")
     limits = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000))}
     process = start(*words, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}, **limits)
-    _, said = process.communicate(timeout=120)
+    _, said = process.communicate(timeout=LIMIT_SECONDS)
     assert process.returncode == 2, said
     return said.splitlines()
 
@@ -66,12 +84,10 @@ def test_after_an_interrupt_or_a_kill_it_goes_on_where_it_was(stop, code, tmp_pa
     folder.mkdir()
     for number in range(6):
         make_video(folder / f"{number}.mp4", constant(6.0 + number))
-    process = start(folder, "--format", "json")
-    while not (folder / "1.densevid.json").exists():
-        assert process.poll() is None
-        time.sleep(0.02)
+    process = start(folder, "--format", "json", held=True)
+    wait_until((folder / "1.densevid.json").exists, process)
     process.send_signal(stop)
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=LIMIT_SECONDS)
     assert process.returncode == code and "Traceback" not in said
     decoded: list[object] = []
     whole = VideoSteps

@@ -23,12 +23,15 @@ from densevid.video.extract import extract, extractor_of
 from densevid.video.reduction import Reduction, reduced
 from helpers.made_videos import constant, make_video
 from helpers.tiny_captioner import write_tiny_model
+from helpers.waiting import LIMIT_SECONDS
 
 
 def test_importing_loads_nothing_heavy_and_lists_what_there_is() -> None:
     heavy = "[name for name in ('torch', 'av', 'numpy') if name in sys.modules]"
     code = f"import sys, densevid; print({heavy}, 'load' in dir(densevid), 'caption' in dir(densevid))"
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    shown = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=LIMIT_SECONDS
+    )
     assert shown.stdout.strip() == "[] True True"
 
 
@@ -188,7 +191,9 @@ def test_a_folder_that_is_no_model_hides_no_installed_one(tmp_path: Path, monkey
 
 def test_the_list_needs_no_torch(models: Path) -> None:
     code = "import sys, densevid.cli as c; c.main(['models']); print('torch' in sys.modules, 'numpy' in sys.modules)"
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    shown = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=LIMIT_SECONDS
+    )
     assert shown.stdout.splitlines()[-1] == "False False"
 
 

@@ -17,6 +17,7 @@ from densevid.cli import main
 from densevid.events import read_events, write_events
 from densevid.io import read_json
 from helpers.clip_collections import write_collection
+from helpers.waiting import LIMIT_SECONDS
 from research.paper_tables.definitions import datasets, rows, tables
 from research.paper_tables.predict_models import time_file
 from research.paper_tables.table_notes import BESIDE_OTHERS
@@ -47,7 +48,7 @@ def command_of(table: str, clips: Path, out: Path, *more: str) -> list[str]:
 def bare(command: list[str]) -> str:
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [sys.executable, "-c", BARE, *command], capture_output=True, text=True, timeout=600, env=environment
+        [sys.executable, "-c", BARE, *command], capture_output=True, text=True, timeout=LIMIT_SECONDS, env=environment
     )
     assert done.returncode == 0, done.stderr
     return done.stderr

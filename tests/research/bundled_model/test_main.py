@@ -26,6 +26,7 @@ from densevid.timelines.clips import DEV_SHARE, ClipCollection, share_of
 from helpers import colour_network
 from helpers.clip_collections import ACTIONS, sentences
 from helpers.made_videos import constant, make_video
+from helpers.waiting import LIMIT_SECONDS
 from research.bundled_model import __main__ as bundled_model
 from research.bundled_model import no_event_videos
 from research.bundled_model import scores as bundled_scores
@@ -148,7 +149,9 @@ def test_training_needs_no_library_of_video() -> None:
         "from research.bundled_model.__main__ import add_arguments, run; from densevid.cli import run_program; "
         "run_program('bundled_model', None, add_arguments, run)"
     )
-    done = subprocess.run([sys.executable, "-c", code, "train", "--help"], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code, "train", "--help"], capture_output=True, text=True, timeout=LIMIT_SECONDS
+    )
     assert done.returncode == 0 and "--workers" in done.stdout, done.stderr
 
 
