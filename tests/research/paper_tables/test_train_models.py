@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import pytest
 from densevid.cli import main
 from densevid.inference.predict import OpenedJob, PredictionJob, open_job
 from helpers.clip_collections import write_collection
+from helpers.waiting import LIMIT_SECONDS, alive, wait_until
 from research.paper_tables.model_runs import TRAINED
 from research.paper_tables.train_models import total_seconds
 
@@ -102,13 +102,13 @@ def test_seconds_of_resumed_runs_add_up() -> None:
 FROM_THE_ROOT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
 
 SCRIPT = """
-import multiprocessing, os, sys, time
+import multiprocessing, os, signal, sys, time
 from research.paper_tables.train_models import end_with
 
 def run(parent, note):
     end_with(parent)
     open(note, "w").write(str(os.getpid()))
-    time.sleep(120)
+    signal.pause()
 
 if __name__ == "__main__":
     process = multiprocessing.get_context("spawn").Process(target=run, args=(os.getpid(), sys.argv[1] + ".new"))
@@ -116,11 +116,11 @@ if __name__ == "__main__":
     while not os.path.exists(sys.argv[1] + ".new") or not open(sys.argv[1] + ".new").read():
         time.sleep(0.05)
     os.rename(sys.argv[1] + ".new", sys.argv[1])
-    time.sleep(120)
+    signal.pause()
 """
 
 SEVERAL = """
-import json, os, signal, sys, time
+import json, os, signal, sys
 from research.paper_tables.train_models import finished
 
 def work(item):
@@ -137,8 +137,7 @@ def work(item):
     if item in ("forever", "interrupted"):
         if item == "interrupted":
             os.kill(os.getppid(), signal.SIGINT)
-        time.sleep(120)
-    time.sleep(0.3)
+        signal.pause()
     return "an error" if item == "failing" else None
 
 if __name__ == "__main__":
@@ -155,7 +154,7 @@ def several(folder: Path, at_once: int, *items: str) -> tuple[int, dict[str, str
     (folder / "script.py").write_text(SEVERAL)
     (folder / "ran").mkdir()
     command = [sys.executable, str(folder / "script.py"), str(folder / "ran"), str(at_once), *items]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=110, env=FROM_THE_ROOT)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_SECONDS, env=FROM_THE_ROOT)
     assert "Traceback" not in done.stderr, done.stderr
     return done.returncode, dict(json.loads(line) for line in done.stdout.splitlines())
 
@@ -176,7 +175,8 @@ def test_an_interrupted_command_leaves_nothing_running(tmp_path: Path) -> None:
     code, found = several(tmp_path, 2, "forever", "interrupted", "never begun")
     assert code == 130 and not found
     processes = [int(path.name.rpartition("-")[2]) for path in (tmp_path / "ran").iterdir()]
-    assert processes and _soon(lambda: not any(map(_runs, processes)), 20)
+    assert processes
+    wait_until(lambda: not any(map(alive, processes)))
     assert not list((tmp_path / "ran").glob("never*"))
 
 
@@ -184,28 +184,8 @@ def test_a_run_ends_with_the_command_that_began_it(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(SCRIPT)
     note = tmp_path / "pid"
     with subprocess.Popen([sys.executable, str(tmp_path / "script.py"), str(note)], env=FROM_THE_ROOT) as command:
-        assert _soon(note.exists, 60)
+        wait_until(note.exists, command)
         child = int(note.read_text())
-        assert _runs(child)
+        assert alive(child)
         command.send_signal(signal.SIGKILL)
-    assert _soon(lambda: not _runs(child), 20)
-
-
-def _runs(process: int) -> bool:
-    """Whether it is there and not a zombie that nobody has buried."""
-    try:
-        os.kill(process, 0)
-        state = Path(f"/proc/{process}/stat")
-        return not state.exists() or state.read_text().rpartition(")")[2].split()[0] != "Z"
-    except (ProcessLookupError, FileNotFoundError):
-        return False
-
-
-def _soon(holds: object, seconds: float) -> bool:
-    assert callable(holds)
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        if holds():
-            return True
-        time.sleep(0.1)
-    return False
+    wait_until(lambda: not alive(child))
