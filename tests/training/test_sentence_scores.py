@@ -1,16 +1,20 @@
-"""CIDEr-D by hand on a small corpus, and against the project's evaluator where it is installed."""
+"""CIDEr-D and METEOR's formula on equal words: closed forms, and against the evaluation."""
 
 from __future__ import annotations
 
 import math
 import random
+import subprocess
+import sys
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from densevid.training.sentence_scores import Cider, Words
+from densevid.timelines.clips import ClipCollection
+from densevid.training.sentence_scores import Cider, WordMatches, Words
 
 WORDS = ["a", "the", "man", "dog", "cat", "runs", "jumps", "sits", "on", "over", "bed", "wall", "quickly", "again"]
 
@@ -26,7 +30,7 @@ def corpus(seed: int, documents: int) -> tuple[list[list[Words]], list[Words]]:
     return references, hypotheses
 
 
-def test_two_documents_by_hand() -> None:
+def test_cider_of_two_documents_by_hand() -> None:
     cider = Cider([[("a", "dog")], [("a", "cat")]])
     # "a" is in every document and weighs nothing; "dog" and "a dog" weigh log 2 each, so order 1 and 2 match fully.
     assert cider.score(("a", "dog"), 0) == pytest.approx(10 * 2 / 4)
@@ -44,7 +48,7 @@ def test_repeating_a_word_does_not_pay() -> None:
 
 @pytest.mark.skipif(find_spec("densevid.evaluation") is None, reason="the evaluator is not part of this checkout")
 @pytest.mark.parametrize("seed", range(5))
-def test_it_is_the_evaluators(seed: int) -> None:
+def test_cider_is_that_of_the_evaluation(seed: int) -> None:
     references, hypotheses = corpus(seed, 12)
     ngrams, scorer = (import_module(f"densevid.evaluation.metrics.{name}") for name in ("ngrams", "cider"))
     texts = [" ".join(words) for words in [*hypotheses, *(words for document in references for words in document)]]
@@ -57,3 +61,51 @@ def test_it_is_the_evaluators(seed: int) -> None:
     np.testing.assert_allclose(
         Cider(references).scores(hypotheses, range(len(hypotheses))), want, rtol=1e-12, atol=1e-12
     )
+
+
+def test_word_matches_of_closed_forms() -> None:
+    reference = ("a", "dog", "runs", "in", "the", "garden")
+    scorer = WordMatches([[reference, ("nothing", "alike")]])
+    assert scorer.score(reference, 0) == pytest.approx(1 - 0.6 * (1 / 6) ** 0.2)
+    assert scorer.score(("two", "cats"), 0) == 0.0
+    precision, recall = 3 / 4, 3 / 6  # `a dog` and `garden`: two chunks
+    mean = precision * recall / (0.85 * precision + 0.15 * recall)
+    assert scorer.score(("a", "dog", "eats", "garden"), 0) == pytest.approx(mean * (1 - 0.6 * (2 / 3) ** 0.2))
+
+
+def test_a_word_matches_once_and_more_is_better_than_little() -> None:
+    scorer = WordMatches([[("a", "man", "plays", "a", "guitar", "on", "a", "stage")]])
+    assert scorer.score(("man", "man", "man"), 0) < scorer.score(("man",), 0)
+    assert scorer.score(("a", "man", "plays", "a", "guitar"), 0) > scorer.score(("a", "man"), 0)
+    assert scorer.scores([("man",), ("stage",)], [0, 0]).tolist() == pytest.approx([scorer.score(("man",), 0)] * 2)
+
+
+@pytest.mark.skipif(find_spec("pycocoevalcap") is None, reason="needs the extra [eval]")
+def test_word_matches_follow_meteor(shared: Path) -> None:
+    """Of real sentences about other clips and the same clip, those that METEOR likes are liked."""
+    from densevid.evaluation.meteor import scorer, statistics
+
+    clips = ClipCollection.read(shared / "data" / "msvd").split("train")[:60]
+    draw = random.Random(0)
+    pairs = [
+        (draw.choice(source.captions), clip.captions[1:])
+        for clip in clips
+        for source in (clip, draw.choice(clips))
+        if len(clip.captions) > 5
+    ]
+    documents = [[tuple(sentence.lower().split()) for sentence in references] for _, references in pairs]
+    ours = WordMatches(documents).scores([tuple(sentence.lower().split()) for sentence, _ in pairs], range(len(pairs)))
+    engine = scorer.MeteorScorer(cache=False)
+    theirs = statistics.segment_scores(
+        engine.statistics([(text.lower(), tuple(references)) for text, references in pairs])
+    )
+    assert np.corrcoef(ours, np.asarray(theirs))[0, 1] > 0.8
+
+
+def test_training_is_imported_without_scipy_and_pycocoevalcap() -> None:
+    code = """
+import sys
+sys.modules.update(dict.fromkeys(("scipy", "pycocoevalcap", "rich", "matplotlib")))
+import densevid.training.run
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=300)

@@ -1,11 +1,11 @@
-"""Several segments a video: encoded once, the losses are those of the segments one by one."""
+"""The loss of a batch: several segments a video are those one by one; smoothing, frozen parts, scheduled sampling."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
-from densevid.config import Config
+from densevid.config import Config, TrainingConfig, load_config
 from densevid.data.annotations import Annotations
 from densevid.data.batches import Batch
 from densevid.data.dataloader import BatchSampler, SegmentLoader
@@ -13,7 +13,7 @@ from densevid.data.dataset import SegmentDataset
 from densevid.data.sources import InMemoryFeatures
 from densevid.data.vocabulary import Vocabulary
 from densevid.model.masked_transformer import MaskedTransformer
-from densevid.training.step import total_loss
+from densevid.training.step import mix_words, sampling_ratio, total_loss
 from densevid.training.train_state import TrainState
 from examples.learn_generated_videos import RECIPE, SENTENCES, SMALL, generate
 
@@ -78,7 +78,7 @@ def test_smoothing_is_for_training_alone() -> None:
     ("task", "frozen"),
     [("dense", set()), ("proposals", {"masking", "caption_decoder"}), ("captions", {"masking", "proposal_decoder"})],
 )
-def test_a_learner_leaves_alone_what_the_task_leaves_out(task: str, frozen: set[str]) -> None:
+def test_parts_that_the_task_does_not_train_are_frozen(task: str, frozen: set[str]) -> None:
     config = SMALL.with_values({"training": {"task": task, "ema": 0.5}})
     learner = TrainState(model_of(config), config, 10)
     before = {name: tensor.clone() for name, tensor in learner.model.state_dict().items()}
@@ -94,3 +94,21 @@ def test_a_learner_leaves_alone_what_the_task_leaves_out(task: str, frozen: set[
         if parameter.requires_grad and parameter.grad is None
     ]
     assert not missing, "every parameter that learns has a gradient, so ranks need not look for unused ones"
+
+
+@pytest.mark.parametrize(("epoch", "ratio"), [(0, 0.05), (4, 0.05), (5, 0.1), (19, 0.2), (20, 0.25), (99, 0.25)])
+def test_the_sampling_ratio_rises_as_in_the_appendix(epoch: int, ratio: float) -> None:
+    assert sampling_ratio(load_config("caption-only").training, epoch) == pytest.approx(ratio)
+
+
+def test_scheduled_sampling_is_off_by_default() -> None:
+    assert sampling_ratio(TrainingConfig(), 50) == 0
+
+
+def test_guesses_move_one_place_to_the_right() -> None:
+    words = torch.tensor([[2, 5, 6, 7]])
+    logits = torch.nn.functional.one_hot(torch.tensor([[9, 10, 11, 12]]), 13).float()
+    assert mix_words(words, logits, 1.0).tolist() == [[2, 9, 10, 11]]
+    assert mix_words(words, logits, 0.0).tolist() == words.tolist()
+    many = mix_words(words.expand(4000, 4), logits.expand(4000, 4, 13), 0.25)
+    assert float((many[:, 1:] > 8).float().mean()) == pytest.approx(0.25, abs=0.03)

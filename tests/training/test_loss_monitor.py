@@ -1,4 +1,4 @@
-"""Gradients that are not finite: their steps change nothing and are reported, and many of them end the run."""
+"""Gradients and losses that are not finite: their steps change nothing and are reported, and many end the run."""
 
 from __future__ import annotations
 
@@ -267,3 +267,17 @@ def learn_as_one_rank(rank: int, meeting: str) -> None:
 
 def test_ranks_skip_the_same_steps(tmp_path: Path) -> None:
     processes.spawn(learn_as_one_rank, args=(str(tmp_path / "meeting"),), nprocs=2)
+
+
+def test_the_monitor_names_the_videos_of_a_bad_batch() -> None:
+    watch, sums = LossMonitor(SkippedSteps(), pytest.fail), LossSums()
+    good = torch.tensor([6.0, 1, 2, 3, 4, 5, 6.0])
+    for row in watch.add(1, ["a", "b"], good) + watch.add(2, ["c"], 3 * good):
+        sums.add(row)
+    assert sums.means()["total"] == 12 and sums.means()["gradient"] == 10
+    bad = good.clone()
+    bad[[0, 3, 6]] = torch.nan
+    with pytest.raises(InputError, match=r"step 3: total nan, mask nan is not finite, with the videos x, y;"):
+        watch.add(3, ["x", "y", "x"], bad)
+    with pytest.raises(InputError, match=r"total nan, mask nan is not finite, with the videos v0, .* v7 and 2 more"):
+        watch.add(4, [f"v{number}" for number in range(10)], bad)

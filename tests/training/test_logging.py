@@ -1,4 +1,4 @@
-"""Weight averages, the loss monitor, metrics.csv, curves and progress of a run."""
+"""metrics.csv, curves and progress of a run."""
 
 from __future__ import annotations
 
@@ -8,53 +8,9 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-import torch
-from torch import nn
 
-from densevid.errors import InputError
 from densevid.training.logging import MetricsFile, RunLog, draw_curves, loss_text, read_metrics
-from densevid.training.loss_monitor import LossMonitor, LossSums, SkippedSteps
-from densevid.training.optim import WeightAverage
 from densevid.training.run_folder import RunFolder
-
-
-def test_an_average_is_a_weighted_sum_of_the_past() -> None:
-    model = nn.Linear(1, 1, bias=False)
-    past = [1.0, 4.0, -2.0, 8.0]
-    model.weight.data.fill_(past[0])
-    average = WeightAverage(model, 0.5)
-    want = past[0]
-    for step, value in enumerate(past[1:], start=1):
-        model.weight.data.fill_(value)
-        average.update(model, step)
-        decay = min(0.5, (1 + step) / (10 + step))
-        want = decay * want + (1 - decay) * value
-    assert float(average.tensors["weight"]) == pytest.approx(want)
-    with average.in_place_of(model):
-        assert model.weight.item() == pytest.approx(want)
-    assert model.weight.item() == past[-1]
-
-
-def test_counters_are_copied_not_averaged() -> None:
-    norm = nn.BatchNorm1d(2)
-    average = WeightAverage(norm, 0.9)
-    norm(torch.randn(4, 2))
-    average.update(norm, 1)
-    assert int(average.tensors["num_batches_tracked"]) == 1
-
-
-def test_the_monitor_names_the_videos_of_a_bad_batch() -> None:
-    watch, sums = LossMonitor(SkippedSteps(), pytest.fail), LossSums()
-    good = torch.tensor([6.0, 1, 2, 3, 4, 5, 6.0])
-    for row in watch.add(1, ["a", "b"], good) + watch.add(2, ["c"], 3 * good):
-        sums.add(row)
-    assert sums.means()["total"] == 12 and sums.means()["gradient"] == 10
-    bad = good.clone()
-    bad[[0, 3, 6]] = torch.nan
-    with pytest.raises(InputError, match=r"step 3: total nan, mask nan is not finite, with the videos x, y;"):
-        watch.add(3, ["x", "y", "x"], bad)
-    with pytest.raises(InputError, match=r"total nan, mask nan is not finite, with the videos v0, .* v7 and 2 more"):
-        watch.add(4, [f"v{number}" for number in range(10)], bad)
 
 
 def test_metrics_survive_a_kill(tmp_path: Path) -> None:

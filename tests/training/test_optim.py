@@ -1,4 +1,4 @@
-"""Learning rates against torch's own schedulers and closed forms; what AdamW decays."""
+"""Learning rates, optimizers, the average of the weights of a run, and the mean of several models."""
 
 from __future__ import annotations
 
@@ -9,8 +9,12 @@ import pytest
 import torch
 from torch import nn
 
+from densevid.checkpoint import LoadedModel
 from densevid.config import TrainingConfig, load_config
-from densevid.training.optim import Schedule, optimizer_for
+from densevid.data.vocabulary import SPECIAL_TOKENS, Vocabulary
+from densevid.errors import InputError
+from densevid.training.optim import Schedule, WeightAverage, mean_of_models, optimizer_for
+from helpers.random_models import random_model
 
 
 def config(**values: object) -> TrainingConfig:
@@ -83,3 +87,61 @@ def test_frozen_parameters_are_nobodys() -> None:
     model = nn.Linear(2, 2)
     model.weight.requires_grad_(False)
     assert sum(len(group["params"]) for group in optimizer_for(model, config(optimizer="adamw")).param_groups) == 1
+
+
+def test_an_average_is_a_weighted_sum_of_the_past() -> None:
+    model = nn.Linear(1, 1, bias=False)
+    past = [1.0, 4.0, -2.0, 8.0]
+    model.weight.data.fill_(past[0])
+    average = WeightAverage(model, 0.5)
+    want = past[0]
+    for step, value in enumerate(past[1:], start=1):
+        model.weight.data.fill_(value)
+        average.update(model, step)
+        decay = min(0.5, (1 + step) / (10 + step))
+        want = decay * want + (1 - decay) * value
+    assert float(average.tensors["weight"]) == pytest.approx(want)
+    with average.in_place_of(model):
+        assert model.weight.item() == pytest.approx(want)
+    assert model.weight.item() == past[-1]
+
+
+def test_counters_are_copied_not_averaged() -> None:
+    norm = nn.BatchNorm1d(2)
+    average = WeightAverage(norm, 0.9)
+    norm(torch.randn(4, 2))
+    average.update(norm, 1)
+    assert int(average.tensors["num_batches_tracked"]) == 1
+
+
+def test_weights_and_running_statistics_are_averaged_and_counts_are_not() -> None:
+    models = [random_model({}, {}, seed=seed) for seed in range(3)]
+    for number, loaded in enumerate(models):
+        for name, buffer in loaded.model.named_buffers():
+            if name.endswith("num_batches_tracked"):
+                buffer.fill_(10 + number)
+    states = [{name: tensor.clone() for name, tensor in loaded.model.state_dict().items()} for loaded in models]
+    mean = mean_of_models(models)
+    for name, tensor in mean.model.state_dict().items():
+        if name.endswith("num_batches_tracked"):
+            assert int(tensor) == 10
+        else:
+            torch.testing.assert_close(tensor, (states[0][name] + states[1][name] + states[2][name]) / 3)
+    assert mean.calibration is None and mean.vocabulary == models[0].vocabulary
+
+
+def test_a_model_alone_is_its_own_mean() -> None:
+    loaded = random_model({}, {})
+    before = {name: tensor.clone() for name, tensor in loaded.model.state_dict().items()}
+    assert all(
+        torch.equal(tensor, before[name]) for name, tensor in mean_of_models([loaded]).model.state_dict().items()
+    )
+
+
+def test_models_that_did_not_begin_together_have_no_mean() -> None:
+    one, wide = random_model({}, {}), random_model({"width": 64}, {})
+    words = Vocabulary((*SPECIAL_TOKENS, *(f"other{number}" for number in range(len(one.vocabulary) - 4))))
+    strange = LoadedModel(random_model({}, {}).model, one.config, words, None)
+    for other in (wide, strange):
+        with pytest.raises(InputError, match="have no mean"):
+            mean_of_models([one, other])
