@@ -16,7 +16,6 @@ from densevid.evaluation.meteor.cache import StatisticsCache
 from densevid.evaluation.meteor.scorer import MeteorScorer
 from densevid.evaluation.meteor.statistics import Pair, as_read_by_jar, statistics
 from densevid.evaluation.meteor.worker import MeteorWorker
-from helpers.official_jars import jar_statistics, needs_jars
 
 pytest.importorskip("pycocoevalcap")
 
@@ -36,12 +35,6 @@ PAIRS: list[Pair] = [
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("densevid.evaluation.meteor.cache.cache_folder", lambda: tmp_path)
     return tmp_path
-
-
-@needs_jars
-def test_separators_and_double_spaces_reach_meteor_as_they_reach_the_jar() -> None:
-    with MeteorScorer(cache=False) as scorer:
-        np.testing.assert_array_equal(scorer.statistics(PAIRS), jar_statistics(PAIRS))
 
 
 def test_worker_processes_give_what_this_process_gives(monkeypatch: pytest.MonkeyPatch) -> None:

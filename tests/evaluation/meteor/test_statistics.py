@@ -23,7 +23,7 @@ from densevid.evaluation.meteor.statistics import (
     summable,
 )
 from helpers.official_jars import jar_statistics, needs_jars
-from helpers.shared_captions import SHARED, raw_pairs, references
+from helpers.shared_captions import DATA, SHARED, raw_pairs, references
 
 GOLDEN = SHARED / "golden" / "evaluation" / "golden" / "meteor_pairs.json.gz"
 COMMON = "the a man woman is in and of to on with his her he she walk walking walked run running dog people two one guy"
@@ -47,8 +47,8 @@ def salads(count: int, seed: int) -> list[Pair]:
 
 
 def fresh_pairs(count: int, seed: int) -> list[Pair]:
-    """Tokenised captions of the data, two thirds, and salads."""
-    real = list(raw_pairs(count * 2 // 3, seed))
+    """Tokenized captions of the data, two thirds, and salads; without the data, salads alone."""
+    real = list(raw_pairs(count * 2 // 3, seed)) if DATA.exists() else []
     words = iter(tokenize([sentence for hypothesis, others in real for sentence in (hypothesis, *others)]))
     pairs = [(next(words), tuple(next(words) for _ in others)) for _, others in real]
     return pairs + salads(count - len(pairs), seed)
@@ -87,15 +87,20 @@ def odd_pairs() -> list[Pair]:
     """Empty sentences, separators, marks, quotes, words whose Java hashes are the same."""
     one_sided = [("", ("",)), ("a dog", ("",)), ("", ("a dog",)), ("a dog", ("", "a dog", "dogs")), (". , !", ("?",))]
     marked = [("a ||| b", ("a b",)), ("a b", ("a ||| b", "c")), ("it 's a t-shirt", ("it is a t shirt",))]
+    marked += [("two  spaces", ("two spaces",)), ("7\xa01/2 metres", ("7\xa01/2 meters",))]
     hashed = [("ap run", ("c2 runs",)), ("abc123!@#", ("abc123!@#", "abc 123")), ("the the", ("the the",))]
     return one_sided + marked + hashed
 
 
 def paragraphs(count: int) -> list[Pair]:
-    """Both annotators' whole videos, so that there are more than 64 words."""
+    """Pairs of more than 64 words: joined salads, and both annotators' whole videos where the data is there."""
+    parts = [salads(12, seed=number) for number in range(count)]
+    joined = [(" ".join(h for h, _ in part), (" ".join(refs[0] for _, refs in part),)) for part in parts]
+    if not DATA.exists():
+        return joined
     first, second = references(1), references(2)
     videos = sorted(set(first) & set(second))[:count]
-    return [(" ".join(tokenize(first[video])), (" ".join(tokenize(second[video])),)) for video in videos]
+    return joined + [(" ".join(tokenize(first[video])), (" ".join(tokenize(second[video])),)) for video in videos]
 
 
 @needs_jars
