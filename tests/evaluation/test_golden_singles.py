@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import pytest
@@ -25,18 +25,15 @@ NO_COMMON_VIDEO = ("st_no_results", "st_no_v_prefix", "st_only_unknown")
 SODA = {"soda_a": "a", "soda_c": "c", "soda_d": "d"}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_meteor() -> Iterator[None]:
-    """Singles share nearly all pairs, so one METEOR answers for all of them."""
-    engine = MeteorScorer(cache=False)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("densevid.evaluation.meteor.scorer.MeteorScorer", lambda *_, **__: engine)
-        patch.setattr(engine, "close", lambda: None)
-        yield
+@cache
+def meteor() -> MeteorScorer:
+    """These files share nearly all pairs, so one METEOR serves all of them."""
+    return MeteorScorer(cache=False)
 
 
 def scores(name: str, part: str) -> Any:
-    evaluation = evaluate_files(read_predictions(prediction_path(name)), references("small"), Settings(metrics=(part,)))
+    predictions, settings = read_predictions(prediction_path(name)), Settings(metrics=(part,))
+    evaluation = evaluate_files(predictions, references("small"), settings, meteor())
     return evaluation.to_dict()[part]
 
 

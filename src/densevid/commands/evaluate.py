@@ -74,18 +74,20 @@ def _evaluate_and_write(args: argparse.Namespace) -> list[str]:
     from densevid.evaluation.compare import compare, comparison_table, not_compared
     from densevid.evaluation.evaluate import evaluate_files
     from densevid.evaluation.files import read_predictions, read_references
+    from densevid.evaluation.meteor.scorer import MeteorScorer
     from densevid.evaluation.report import coverage_table, score_tables, show
 
     settings = _settings(args)
     predictions, references = read_predictions(args.predictions), [read_references(file) for file in args.references]
     other = read_predictions(args.compare) if args.compare else None
     _require_outputs(args, settings, predictions)
-    evaluation = evaluate_files(predictions, references, settings)
+    with MeteorScorer(cache=settings.cache) as meteor:
+        evaluation = evaluate_files(predictions, references, settings, meteor)
+        second = evaluate_files(other, references, settings, meteor) if other is not None else None
     content = evaluation.to_dict()
     tables, covered = list(score_tables(content)), [coverage_table(evaluation.coverage)]
     notes = evaluation.coverage.warnings
-    if other is not None:
-        second = evaluate_files(other, references, settings)
+    if other is not None and second is not None:
         comparisons, alone = compare(evaluation, second), not_compared(evaluation, second)
         content["comparison"] = {c.name: asdict(c) for c in comparisons}
         content["compared_with"] = {"coverage": asdict(second.coverage), "parts_not_compared": alone}

@@ -7,6 +7,7 @@ computed twice.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 from densevid.errors import InputError
 from densevid.evaluation.coverage import report_coverage, restrict, with_paragraphs, with_segments, with_subset
 from densevid.evaluation.files import EventFile, Source, read_predictions, read_references
-from densevid.evaluation.meteor import scorer
+from densevid.evaluation.meteor.scorer import MeteorScorer
 from densevid.evaluation.metrics.caption_index import CaptionIndex
 from densevid.evaluation.protocols import captioning, paragraph, proposals, segments, soda
 from densevid.evaluation.result import PARTS, Evaluation, Settings
@@ -59,15 +60,17 @@ def evaluate(predictions: Source, references: Source | Sequence[Source], **setti
     return evaluate_files(read_predictions(predictions), [read_references(file) for file in files], checked)
 
 
-def evaluate_files(predictions: EventFile, references: Sequence[EventFile], settings: Settings) -> Evaluation:
-    """Score files that are already read."""
+def evaluate_files(
+    predictions: EventFile, references: Sequence[EventFile], settings: Settings, meteor: MeteorScorer | None = None
+) -> Evaluation:
+    """Score files that are already read; several evaluations may share one METEOR."""
     if not references:
         raise InputError("at least one reference file is needed")
     kept, kept_references = restrict(predictions, references, settings.lengths)
     parts, skipped = parts_of(kept, kept_references, settings)
     paragraphs = [paragraph.read_paragraphs(file) for file in settings.paragraphs] if "paragraph" in parts else []
-    with scorer.MeteorScorer(cache=settings.cache) as meteor:
-        results = _run(parts, kept, kept_references, paragraphs, settings, meteor)
+    with nullcontext(meteor) if meteor else MeteorScorer(cache=settings.cache) as scorer:
+        results = _run(parts, kept, kept_references, paragraphs, settings, scorer)
     read, scored = (predictions, references), (kept, kept_references)
     coverage = report_coverage(read, scored, settings.protocol, parts)
     coverage = with_subset(coverage, read, scored, settings.lengths)
@@ -105,7 +108,7 @@ def _run(
     references: Sequence[EventFile],
     paragraph_files: Sequence[paragraph.ParagraphFile],
     settings: Settings,
-    meteor: scorer.MeteorScorer,
+    meteor: MeteorScorer,
 ) -> dict[str, Any]:
     """METEOR runs in the background, so the parts with the most pairs start first and finish last."""
     index = CaptionIndex(meteor)
