@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 import shlex
 from importlib import import_module
@@ -76,6 +77,17 @@ def test_python_blocks_import_names_that_exist(page: Path) -> None:
             assert [alias.name for alias in node.names if not hasattr(module, alias.name)] == []
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "densevid":
             assert hasattr(densevid, node.attr)
+
+
+def test_the_example_of_the_evaluation_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (ROOT / "docs" / "evaluation.md").read_text(encoding="utf-8")
+    times = {"timestamps": [[0.0, 4.0]], "sentences": ["A dog runs."]}
+    event = {"sentence": "a dog is running", "timestamp": [0.0, 4.0], "proposal_score": 0.9}
+    predictions = {"version": "VERSION 1.0", "results": {"v_1": [event]}, "external_data": {}}
+    for name, content in {"predictions": predictions, "val_1": {"v_1": times}, "val_2": {"v_1": times}}.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(content))
+    monkeypatch.chdir(tmp_path)
+    exec(page.partition("```python\n")[2].partition("```")[0], {})
 
 
 def test_pages_that_the_source_names_exist() -> None:
