@@ -160,8 +160,8 @@ def _timeline_row(
     events = list(truth.values())
     spans = [_spans(dense[video]) for video in truth]
     listed = [_spans(top.get(video, [])) for video in truth]
-    of_dense = evaluate(_submission(dense), references, metrics=("captioning",))
-    of_top = evaluate(_submission(top), references, metrics=("captioning", "soda"))
+    of_dense = evaluate(submission(dense), references, metrics=("captioning",))
+    of_top = evaluate(submission(top), references, metrics=("captioning", "soda"))
     assert of_dense.captioning and of_top.captioning and of_top.soda
     return {
         f"AR@{ALLOWED}": average_recall(spans, events, ALLOWED),
@@ -174,7 +174,7 @@ def _timeline_row(
 
 def segment_scores(predictions: Predictions, references: References) -> dict[str, float]:
     """Score one sentence for each given span against all of its references, in percent."""
-    result = evaluate(_submission(predictions), references, metrics=("segments",))
+    result = evaluate(submission(predictions), references, metrics=("segments",))
     assert result.segments is not None
     micro = result.segments.micro()
     return {name: 100 * float(micro[name] or 0.0) for name in ("METEOR", "CIDEr", "Bleu_4", "ROUGE_L") if name in micro}
@@ -199,7 +199,8 @@ def clip_references(collection: ClipCollection, spans: Mapping[str, tuple[float,
     ]
 
 
-def _submission(predictions: Predictions) -> dict[str, Any]:
+def submission(predictions: Mapping[str, Iterable[Event]]) -> dict[str, Any]:
+    """Predictions in the form that `evaluate` takes."""
     rows = {video: [event.as_row() for event in events] for video, events in predictions.items()}
     return {"version": "VERSION 1.0", "results": rows, "external_data": {}}
 

@@ -5,7 +5,7 @@ Every output and every failure is recorded: decoding, features, and the summary 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from densevid.pipeline.inputs import find_inputs
 from densevid.pipeline.model_registry import find_model
 from densevid.pipeline.request import EventRequest
 from research.bundled_model.no_event_videos import write_no_event_videos
+from research.bundled_model.scores import submission
 
 SEED = 2018  # not that of the training data
 
@@ -105,8 +106,8 @@ def _scores(
     """A video against its own references: its summary, and all proposals."""
     own = [{video: content[video]} for content in references]
     summary, dense = captioner.caption(file), captioner.caption(file, dense=True)
-    of_summary = evaluate(_submission(video, summary), own, metrics=("captioning", "soda"))
-    of_dense = evaluate(_submission(video, dense), own, metrics=("captioning",))
+    of_summary = evaluate(submission({video: summary}), own, metrics=("captioning", "soda"))
+    of_dense = evaluate(submission({video: dense}), own, metrics=("captioning",))
     assert of_summary.captioning and of_summary.soda and of_dense.captioning
     return {
         "reference files": len(own),
@@ -116,7 +117,3 @@ def _scores(
         "F1": of_summary.captioning.average()["F1"],
         "METEOR 2018 of all proposals": 100 * of_dense.captioning.average()["METEOR"],
     }
-
-
-def _submission(video: str, events: Iterable[Event]) -> dict[str, Any]:
-    return {"version": "VERSION 1.0", "results": {video: [event.as_row() for event in events]}, "external_data": {}}

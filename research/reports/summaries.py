@@ -38,6 +38,7 @@ from densevid.timelines.clips import ClipCollection
 from densevid.timelines.compose import Timeline, TimelineGenerator
 from densevid.tracks import FeatureTrack
 from research.baselines.spans import ScoredSpans, top_n_f1
+from research.bundled_model.scores import submission
 
 ANNOTATORS = 5
 STAYS_IOU = 0.8
@@ -96,9 +97,8 @@ def scores(predictions: Predictions, timelines: Timelines) -> dict[str, float]:
     truth = [np.array([[event.start, event.end] for event in events]) for events in timelines.truth.values()]
     spans = [_spans(events) for events in predictions]
     pairs = zip(timelines.videos, predictions, strict=True)
-    rows = {each.video: [event.as_row() for event in events] for each, events in pairs}
-    submission = {"version": "VERSION 1.0", "results": rows, "external_data": {}}
-    result = evaluate(submission, timelines.references(), metrics=("soda",))
+    by_video = {each.video: events for each, events in pairs}
+    result = evaluate(submission(by_video), timelines.references(), metrics=("soda",))
     assert result.soda is not None
     return {
         "events a video": sum(map(len, predictions)) / len(predictions),

@@ -19,6 +19,7 @@ from densevid.cli import _parser
 from densevid.config import load_config
 from densevid.data.annotations import Annotations, read_annotations
 from helpers.archived_features import VIDEOS, Lengths, shortest, write_features
+from helpers.markdown_tables import tables_of
 from research.paper_tables.definitions import datasets
 
 PAGE = Path(__file__).parents[2] / "docs" / "research" / "reproduction.md"
@@ -33,22 +34,6 @@ RELEASE = {"activitynet": ("anet", "captions"), "youcook2": ("yc2", "youcook2")}
 
 
 REPORTS = {"msvd": (1, 70), "msrvtt": (2, 35)}  # the part of the page, and how many rows it shares with the report
-
-
-def tables_of(text: str) -> list[list[dict[str, str]]]:
-    """Every table of a page: a row is its cells by the heads of their columns."""
-    found: list[list[dict[str, str]]] = []
-    heads: list[str] | None = None
-    for line in text.splitlines():
-        cells = [cell.strip() for cell in line.strip("|").split("|")] if line.startswith("|") else None
-        if cells is None:
-            heads = None
-        elif heads is None:
-            heads = cells
-            found.append([])
-        elif set(cells[0]) - set("-: "):
-            found[-1].append(dict(zip(heads, cells, strict=True)))
-    return [rows for rows in found if rows]
 
 
 @pytest.mark.parametrize("name", REPORTS)

@@ -14,7 +14,7 @@ from densevid.errors import InputError
 def add_checkout_arguments(parser: argparse.ArgumentParser, module: str) -> None:
     """Give a verb the arguments and the work of a module of the checkout that this package runs from.
 
-    Where the package is installed alone, the verb takes any arguments and says where the module is.
+    Where the package is installed alone, the verb takes any arguments and its error names the module.
 
     Args:
         parser: The parser of the verb.

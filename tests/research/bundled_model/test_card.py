@@ -9,26 +9,16 @@ from typing import Any
 import densevid
 from densevid.checkpoint import load_model
 from densevid.io import read_json
+from helpers.markdown_tables import tables_of
 from research.bundled_model.card import card_text, plain_scores
 
 FOLDER = Path(densevid.__file__).parent / "pretrained" / "msrvtt-two-stream"
 NUMBER = r"(\d+(?:\.\d+)?)"
 
 
-def tables_of(text: str) -> list[dict[str, dict[str, float]]]:
-    """Every table of a page, {row: {column: number}}."""
-    found: list[dict[str, dict[str, float]]] = []
-    heads: list[str] | None = None
-    for line in text.splitlines():
-        cells = [cell.strip() for cell in line.strip("|").split("|")] if line.startswith("|") else None
-        if cells is None:
-            heads = None
-        elif heads is None:
-            heads = cells[1:]
-            found.append({})
-        elif not cells[0].startswith("---"):
-            found[-1][cells[0]] = dict(zip(heads, map(float, cells[1:]), strict=True))
-    return found
+def numbers_of(rows: list[dict[str, str]]) -> dict[str, dict[str, float]]:
+    """A table by its first column: {row: {column: number}}."""
+    return {row[""]: {head: float(cell) for head, cell in row.items() if head} for row in rows}
 
 
 def events_of(text: str) -> list[dict[str, Any]]:
@@ -41,7 +31,7 @@ def events_of(text: str) -> list[dict[str, Any]]:
 
 def scores_of(card: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """What `bundled_model score` measured, as far as the card shows it: of dev and of val."""
-    tables, flat = tables_of(card), " ".join(card.split())
+    tables, flat = list(map(numbers_of, tables_of(card))), " ".join(card.split())
     clips = re.findall(r"(\d+) single clips of", flat)
     sets = re.findall(rf"(\d+) timelines of .*? at most (\d+) events .*? which has {NUMBER} events on average", flat)
     val, dev = (
