@@ -19,7 +19,7 @@ RENAMED_KEYS = {
     "training.disguised": "training.channel_permuted",
     "training.quiet_every": "training.negatives_every",
 }
-REMOVED_KEYS = {"training.consensus", "training.evaluate_videos", "training.offset_beta"}
+REMOVED_KEYS = {"inference.summary_beside", "training.consensus", "training.evaluate_videos", "training.offset_beta"}
 # Keys inside hashes that training states of 0.1 hold: with other keys a resumed run would not recognise its data.
 HASHED_EVENTS, HASHED_NEGATIVES = "told", "quiet"
 # Files and sources of generated no-event videos: a hash of this name decides which part of the split each belongs to.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -65,22 +64,6 @@ def test_the_score_can_choose_among_what_is_sure_enough(seed: int, most: int, le
         worth = torch.where(sure, score**2, -1.0)
         assert not (kept & ~sure).any()
         assert float(worth[kept].sum()) == pytest.approx(best_of_all(intervals, worth, most, 0.3))
-
-
-@given(st.integers(0, 10**6), st.integers(1, 4), st.booleans())
-def test_beside_a_sure_event_there_may_be_less_sure_ones(seed: int, most: int, by_score: bool) -> None:
-    intervals_BP2, confidence_BP = random_proposals(seed, 3, 8)
-    confidence_BP[1] *= 0.7  # nothing is sure
-    score_BP = torch.from_numpy(np.random.default_rng(seed + 1).random((3, 8)))
-    rules = SummaryRules(least_confidence=0.7, overlap=0.3, worth="score" if by_score else "confidence")
-    strict = choose(intervals_BP2, confidence_BP, most, rules, score_BP)
-    found = choose(intervals_BP2, confidence_BP, most, replace(rules, beside=0.4), score_BP)
-    loose = choose(intervals_BP2, confidence_BP, most, replace(rules, least_confidence=0.4), score_BP)
-    for video in range(3):
-        sure = (confidence_BP[video] > 0.7) & loose[video]
-        assert torch.equal(found[video], loose[video] if sure.any() else strict[video])
-        assert bool(found[video].any()) == bool((confidence_BP[video] > 0.7).any())
-    assert torch.equal(choose(intervals_BP2, confidence_BP, most, replace(rules, beside=0.9), score_BP), strict)
 
 
 @given(st.integers(0, 10**6), st.sampled_from([0.0, 0.2, 0.5]))

@@ -210,7 +210,6 @@ class InferenceConfig:
 
     summary_events: int = 10  # events in the default summary, at most, per window of the video
     summary_confidence: float = 0.4  # that the best event must exceed, or the summary is empty
-    summary_beside: float = 1.0  # that every other event must exceed, if this is less than `summary_confidence`
     summary_overlap: float = 0.2  # of two events in a summary, as a share of their mean length, at most
     summary_worth: Literal["confidence", "score"] = "confidence"  # whose sum over its events the summary has most of
     # How much of a video longer than `model.window` is read; auto: all, or the first window with compat "released".
@@ -224,7 +223,6 @@ class InferenceConfig:
             "suppression_iou",
             "mask_floor",
             "summary_confidence",
-            "summary_beside",
             *shares,
         ):
             _require(0 <= getattr(self, name) <= 1, f"inference.{name}", getattr(self, name), "must be in [0, 1]")

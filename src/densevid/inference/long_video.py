@@ -132,8 +132,6 @@ class LongVideoCaptioner:
             video = replace(video, score_P=self.calibration.event(columns).numpy())
         if self.summary is None:
             return video
-        if not (video.score_P > self.summary.surest).any():
-            return video.take(np.zeros(0, dtype=np.int64))
         places = np.flatnonzero(video.score_P > self.summary.least)
         return video.take(places).by_time()
 

@@ -21,12 +21,11 @@ class SummaryRules:
 
     Attributes:
         most: At most so many events for every `steps_each` steps of the video, and at least for the first ones.
-        least_confidence: A summary needs one event of more confidence than this, or it is empty.
+        least_confidence: Every event must exceed it.
         overlap: Two events overlap by at most this share of their mean length.
         steps_each: See `most`.
         top: At most so many events instead, whatever their confidence.
         worth: What an event's worth follows from: its "confidence", or the "score" that ranks events.
-        beside: The confidence that further events must exceed, beside one that exceeds `least_confidence`.
     """
 
     most: int = 10
@@ -35,27 +34,21 @@ class SummaryRules:
     steps_each: int = 480
     top: int | None = None
     worth: str = "confidence"
-    beside: float = 1.0
 
     @classmethod
     def of(cls, config: InferenceConfig, window: int, top: int | None = None) -> SummaryRules:
         """The rules that a model's settings ask for."""
         most, least, overlap = config.summary_events, config.summary_confidence, config.summary_overlap
-        return cls(most, least, overlap, window, top, config.summary_worth, config.summary_beside)
+        return cls(most, least, overlap, window, top, config.summary_worth)
 
     def count(self, steps: int) -> int:
         """The most events that a video of so many steps may have."""
         return self.top if self.top is not None else math.ceil(self.most * max(1.0, steps / self.steps_each))
 
     @property
-    def surest(self) -> float:
-        """The confidence that one event of a video must exceed, or its summary is empty."""
-        return 0.0 if self.top is not None else self.least_confidence
-
-    @property
     def least(self) -> float:
         """The confidence that every event must exceed."""
-        return min(self.surest, self.beside)
+        return 0.0 if self.top is not None else self.least_confidence
 
 
 def choose(
@@ -65,21 +58,12 @@ def choose(
 
     An event is worth confidence^2 - least^2, so that one confident event is worth more than two of half its confidence;
     on held-out timelines this did better than the plain difference, higher powers and a greedy choice. With
-    `rules.worth == "score"` an event that is confident enough is worth the square of its score instead. If no chosen
-    event exceeds `rules.surest`, the choice is made again among the events that do, and may be empty.
+    `rules.worth == "score"` an event that is confident enough is worth the square of its score instead.
     """
-
-    def among(least: float) -> Tensor:
-        worth_BP = confidence_BP.clamp(min=0).square() - least**2
-        if score_BP is not None and rules.worth == "score":
-            worth_BP = torch.where(worth_BP > 0, score_BP.square().to(worth_BP), worth_BP)
-        return best_chain(intervals_BP2, worth_BP, most, rules.overlap)
-
-    kept_BP = among(rules.least)
-    if rules.least == rules.surest:
-        return kept_BP
-    has_confident_B1 = (kept_BP & (confidence_BP > rules.surest)).any(dim=1, keepdim=True)
-    return torch.where(has_confident_B1, kept_BP, among(rules.surest))
+    worth_BP = confidence_BP.clamp(min=0).square() - rules.least**2
+    if score_BP is not None and rules.worth == "score":
+        worth_BP = torch.where(worth_BP > 0, score_BP.square().to(worth_BP), worth_BP)
+    return best_chain(intervals_BP2, worth_BP, most, rules.overlap)
 
 
 def best_chain(intervals_BP2: Tensor, worth_BP: Tensor, most: int, overlap: float = 0.0) -> Tensor:
