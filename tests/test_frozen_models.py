@@ -1,4 +1,4 @@
-"""A model folder made long ago loads today and says what it said; one from the future is refused in one line."""
+"""A model folder of an old version gives the events of its day; one of a newer format is refused in one line."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def reduced_track(expected: dict) -> FeatureTrack:
     return loaded.reduction.apply_to_track(full, loaded.recipe)
 
 
-def test_format_1_says_what_it_said() -> None:
+def test_format_1_gives_the_events_of_its_day() -> None:
     expected = json.loads((FROZEN / "format-1-expected.json").read_text())
     found = Captioner.open(FROZEN / "format-1").caption(reduced_track(expected))
     assert [event.sentence for event in found] == [row[2] for row in expected["events"]]
@@ -68,8 +68,8 @@ def test_a_newer_format_is_one_clear_line(tmp_path: Path, capsys: pytest.Capture
     config.write_text(config.read_text().replace("version = 1", "version = 2"))
     make_video(tmp_path / "video.mp4", constant(1.0, 10.0), size=(64, 48))
     assert main(["caption", str(tmp_path / "video.mp4"), "--model", str(tmp_path / "model")]) == 2
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1 and "model format 2" in said and "a newer one may read it" in said
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and "model format 2" in error and "a newer one may read it" in error
 
 
 def test_weights_of_half_precision_load_as_well(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from helpers.released_weights import released_weights
 from reference.released_reference import KeyValueCache, ReleasedReference, Settings
 
 FRAME_RATES = (25, 29.97, 30)
-CAPTIONED = 5  # sentences to compare for each video; saying them in loops is slow
+CAPTIONED = 5  # sentences to compare for each video; generating them in loops is slow
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def imported(case: Case, weights: dict[str, torch.Tensor], folder: Path) -> Path
 
 
 def saved_features(case: Case, folder: Path) -> tuple[dict[str, tuple[np.ndarray, np.ndarray, float]], list[str]]:
-    """Features in the release's layout, each video's seconds per step by hand, and the flags that say the same."""
+    """Features in the release's layout, each video's seconds per step by hand, and the flags that give the same."""
     random = np.random.default_rng(1)
     (folder / "features" / case.split).mkdir(parents=True)
     tracks, rows = {}, []
@@ -121,7 +121,7 @@ def saved_features(case: Case, folder: Path) -> tuple[dict[str, tuple[np.ndarray
 
 def same(ours: list[dict[str, Any]], theirs: list[KeyValueCache], seconds: float) -> None:
     assert len(ours) == len(theirs)
-    for row, said in zip(ours, theirs, strict=True):
-        assert row["timestamp"] == [said.start * seconds, said.end * seconds]
-        assert row["proposal_score"] == pytest.approx(said.score, abs=1e-5)
-        assert said.sentence is None or row["sentence"] == said.sentence or said.margin < 1e-4
+    for row, wanted in zip(ours, theirs, strict=True):
+        assert row["timestamp"] == [wanted.start * seconds, wanted.end * seconds]
+        assert row["proposal_score"] == pytest.approx(wanted.score, abs=1e-5)
+        assert wanted.sentence is None or row["sentence"] == wanted.sentence or wanted.margin < 1e-4

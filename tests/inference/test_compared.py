@@ -87,9 +87,9 @@ def test_contrast_is_of_what_words_depend_on(half: LoadedModel) -> None:
 def test_whoever_looks_into_a_model_sees_the_borders_it_tells(half: LoadedModel, by: str) -> None:
     settings = {"similarity_space": by, "contrast_weight": 0.0}
     loaded, track = replace(half, config=half.config.with_values({"inference": settings})), jumping(12, 26)
-    told = {(event.start, event.end) for event in Captioner(loaded).caption(track)}
+    captioned = {(event.start, event.end) for event in Captioner(loaded).caption(track)}
     window = ReadWindow.of(loaded, track, windows_read(loaded, track), 0)
     seen = window.proposals.intervals_BA2[0].clamp(0, 40) / 2
-    assert all(((seen - torch.tensor(span)).abs().sum(dim=1) < 1e-3).any() for span in told)
+    assert all(((seen - torch.tensor(span)).abs().sum(dim=1) < 1e-3).any() for span in captioned)
     plain = PlainCaptioner(loaded).caption(track).intervals
-    assert {(start / 2, end / 2) for start, end in plain} == told
+    assert {(start / 2, end / 2) for start, end in plain} == captioned

@@ -104,38 +104,38 @@ def spans(events: list[Event]) -> list[tuple[float, float]]:
     return [(event.start, event.end) for event in events]
 
 
-def test_a_confidence_asks_what_the_network_said_and_long_videos_keep_it() -> None:
+def test_confidence_is_of_the_networks_score_with_and_without_contrast() -> None:
     """The same confidences with and without contrast, in one window and in several; only the order changes."""
     curve = LogisticCurve(("logit", "neighbor_support"), (1.0, 0.3), 0.2)
     calibration = Calibration(curve, LogisticCurve(("confidence",), (1.0,), 0.0))
     for steps in (30, 150):
-        told = []
+        found = []
         for weight in (0.0, 1.0):
             captioner = Captioner(random_model({}, {"contrast_weight": weight, "suppression_iou": 1.0}))
             (events,) = LongVideoCaptioner(captioner, calibration=calibration).caption_many(
                 [random_track(steps, steps)]
             )
-            told.append({(round(event.start, 4), round(event.end, 4)): event.score for event in events})
-        shared = told[0].keys() & told[1].keys()
+            found.append({(round(event.start, 4), round(event.end, 4)): event.score for event in events})
+        shared = found[0].keys() & found[1].keys()
         assert len(shared) > 5
-        assert all(told[0][span] == pytest.approx(told[1][span], abs=1e-5) for span in shared)
+        assert all(found[0][span] == pytest.approx(found[1][span], abs=1e-5) for span in shared)
 
 
 def test_a_long_video_with_windows_in_which_nothing_is_proposed() -> None:
     """Some windows have no event of their own, and are stacked with others that have."""
-    asked = {"contrast_weight": 1.0, "min_proposals": 0, "min_before_suppression": 0}
+    settings = {"contrast_weight": 1.0, "min_proposals": 0, "min_before_suppression": 0}
     for threshold in np.linspace(0.3, 0.8, 11):
-        captioner = Captioner(random_model({}, asked | {"score_threshold": float(threshold)}), steps_at_once=40)
+        captioner = Captioner(random_model({}, settings | {"score_threshold": float(threshold)}), steps_at_once=40)
         (events,) = LongVideoCaptioner(captioner).caption_many([random_track(300, 1)])
         assert events
 
 
 def test_a_summary_without_a_calibration_asks_how_sure_the_network_is() -> None:
     track = random_track(38, 4)
-    told = []
+    found = []
     for weight in (0.0, 1.0):
         captioner = Captioner(random_model({}, {"contrast_weight": weight}))
         rules = SummaryRules(least_confidence=0.5, worth="score")
         (events,) = LongVideoCaptioner(captioner, summary=rules).caption_many([track])
-        told.append(events)
-    assert all(told) and all(event.score > 0.5 for events in told for event in events)
+        found.append(events)
+    assert all(found) and all(event.score > 0.5 for events in found for event in events)

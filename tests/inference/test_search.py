@@ -60,8 +60,8 @@ def test_mbr_takes_the_sentence_most_similar_to_all(model: MaskedTransformer, vi
     for event, words in enumerate(found.tolist()):
         logs = torch.tensor([log_probability(model, video, event, sentence) for sentence in candidates])
         value = like.double() @ (0.7 * logs).softmax(dim=0).double()
-        said = [word for word in words if word != PAD]
-        assert float(value[candidates.index(said)]) == pytest.approx(float(value.max()), abs=1e-5)
+        best = [word for word in words if word != PAD]
+        assert float(value[candidates.index(best)]) == pytest.approx(float(value.max()), abs=1e-5)
 
 
 @torch.inference_mode()
@@ -75,8 +75,8 @@ def test_a_wide_beam_finds_the_best_of_all_sentences(
     for event, words in enumerate(found.tolist()):
         candidates = every_sentence(3)
         values = [log_probability(model, video, event, s) / len(s) ** penalty for s in candidates]
-        said = [word for word in words if word != PAD]
-        assert log_probability(model, video, event, said) / len(said) ** penalty == pytest.approx(max(values), abs=1e-4)
+        best = [word for word in words if word != PAD]
+        assert log_probability(model, video, event, best) / len(best) ** penalty == pytest.approx(max(values), abs=1e-4)
 
 
 @torch.inference_mode()
@@ -97,8 +97,8 @@ def test_nothing_is_said_twice_when_forbidden(
     config = InferenceConfig(beam=beam, max_words=8, no_repeat=size)
     found = generate_sentences(model, model.begin_caption(video, torch.ones(EVENTS, 8)), EVENTS, config).words_PL
     for words in found.tolist():
-        said = [word for word in words if word not in (PAD, EOS)]
-        runs = [tuple(said[i : i + size]) for i in range(len(said) - size + 1)]
+        best = [word for word in words if word not in (PAD, EOS)]
+        runs = [tuple(best[i : i + size]) for i in range(len(best) - size + 1)]
         assert len(runs) == len(set(runs))
 
 

@@ -1,4 +1,4 @@
-"""What a captioner says of events when expected words have a say."""
+"""Captions of a model whose word prior counts in the choice among the sentences of a beam."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def test_with_all_the_weight_the_sentence_is_the_worthiest_of_the_beam(loaded: L
     plain = with_weight(loaded, 0.0)
     steps = torch.tensor([[0.0, 8], [6, 20], [2, 5], [10, 14], [0, 20], [15, 20]])
     spans = [(start / 2, end / 2) for start, end in steps.tolist()]
-    told = [event.sentence for event in captioner.caption_segments(track, spans)]
-    assert told != [event.sentence for event in plain.caption_segments(track, spans)]
+    captions = [event.sentence for event in captioner.caption_segments(track, spans)]
+    assert captions != [event.sentence for event in plain.caption_segments(track, spans)]
 
     expected = loaded.word_prior
     assert expected is not None
@@ -45,7 +45,7 @@ def test_with_all_the_weight_the_sentence_is_the_worthiest_of_the_beam(loaded: L
             expected.word_scores(features, torch.tensor([20]), mask, rows), beams.words_PKL
         )
         best = beams.words_PKL[torch.arange(len(steps)), worth.argmax(dim=1)]
-    assert told == plain.detokenize(best)
+    assert captions == plain.detokenize(best)
 
 
 def test_it_says_the_same_whatever_shares_its_batch(loaded: LoadedModel) -> None:
@@ -56,13 +56,13 @@ def test_it_says_the_same_whatever_shares_its_batch(loaded: LoadedModel) -> None
     assert together != [[event.sentence for event in with_weight(loaded, 0.0).caption(track)] for track in tracks]
 
 
-def test_what_is_explained_is_what_is_said(loaded: LoadedModel) -> None:
-    """Proposals that no timeline shows are told of anew, by the same rule."""
+def test_explained_captions_are_the_captions(loaded: LoadedModel) -> None:
+    """Proposals that no timeline shows are captioned anew, by the same rule."""
     captioner, track = with_weight(loaded, 30.0), random_track(30, seed=5)
-    told = {(round(event.start, 3), round(event.end, 3)): event.sentence for event in captioner.caption(track)}
+    captions = {(round(event.start, 3), round(event.end, 3)): event.sentence for event in captioner.caption(track)}
     plain = {(round(e.start, 3), round(e.end, 3)): e.sentence for e in with_weight(loaded, 0.0).caption(track)}
     shown = explain(replace(loaded, config=captioner.config), track).proposals
     spans = [(round(shown_one.event.start, 3), round(shown_one.event.end, 3)) for shown_one in shown]
-    both = [(" ".join(one.words), told[span], plain[span]) for one, span in zip(shown, spans, strict=True)]
-    assert [words for words, _, _ in both] == [said for _, said, _ in both]
+    both = [(" ".join(one.words), captions[span], plain[span]) for one, span in zip(shown, spans, strict=True)]
+    assert [words for words, _, _ in both] == [caption for _, caption, _ in both]
     assert any(words != other for words, _, other in both)

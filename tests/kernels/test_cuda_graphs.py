@@ -99,10 +99,10 @@ def test_replayed_is_launched(variant: Any) -> None:
 
 
 @pytest.mark.parametrize("variant", [VARIANTS[0], VARIANTS[2], VARIANTS[4]], ids=str)
-def test_one_video_is_told_as_among_others(variant: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_single_video_is_captioned_as_in_a_batch(variant: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """With masks that are nowhere zero, and with some that are."""
-    told = list(Captioner(random_model(*variant)).captioned(TRACKS))
-    want, anchors = [video.sentences for video in told], [video.anchor_P.tolist() for video in told]
+    batched = list(Captioner(random_model(*variant)).captioned(TRACKS))
+    want, anchors = [video.sentences for video in batched], [video.anchor_P.tolist() for video in batched]
     made, straight = captioner(variant, replays=True), list[bool]()
     single = made.caption_generator.single_video
 

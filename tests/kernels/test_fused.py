@@ -76,14 +76,14 @@ def test_attention_to_a_memory(slots: tuple[int, ...], heads: int, width: int, t
 
 @pytest.mark.parametrize("width", [32, 12])
 def test_words_so_far(width: int) -> None:
-    """Word after word, in caches that begin empty, and hold rubbish where nothing was said yet."""
-    events, heads, room = 3, 2, 8
-    causal_LL = torch.ones(room, room, dtype=torch.bool, device=DEVICE).tril()
-    shape = (events, heads, room, width)
+    """Word after word, in caches that begin empty, and hold rubbish where no word is yet."""
+    events, heads, longest = 3, 2, 8
+    causal_LL = torch.ones(longest, longest, dtype=torch.bool, device=DEVICE).tril()
+    shape = (events, heads, longest, width)
     ours, theirs = (
         KeyValueCache([normal(*shape)], [normal(*shape)], torch.zeros(1).long().to(DEVICE)) for _ in range(2)
     )
-    for word in range(room):
+    for word in range(longest):
         projected = normal(events, 3 * heads * width) * (word + 1)
         seen = TritonFused().causal_attention(projected, ours, 0, 0.3, causal_LL)
         torch.testing.assert_close(

@@ -1,4 +1,4 @@
-"""On a GPU: float32 finds and says what a CPU does; kernels, graphs, batches and bfloat16 stay near it.
+"""On a GPU: float32 gives the events of a CPU; kernels, graphs, batches and bfloat16 stay near it.
 
 python tests/kernels/test_on_gpu.py              # also without pytest: a line each, exit code 1 if any fails
 python tests/kernels/test_on_gpu.py company words # those checks alone that have one of these in their names
@@ -83,7 +83,7 @@ def fast_proposals(made: Captioner) -> GraphedProposalGenerator:
 
 
 def near(ours: CaptionedVideo, theirs: CaptionedVideo, what: str, digits: float = 1e-3) -> None:
-    """Intervals first: if they differ, so do sentences. What is said tells which event of which video it was."""
+    """Intervals first: if they differ, so do sentences. The message names event and video."""
     assert len(ours.sentences) == len(theirs.sentences), (what, len(ours.sentences), len(theirs.sentences))
     np.testing.assert_allclose(ours.reported_P2, theirs.reported_P2, atol=1e-3, err_msg=what)
     np.testing.assert_array_equal(ours.anchor_P, theirs.anchor_P, err_msg=what)
@@ -145,18 +145,18 @@ def check_confidence_with_actionness(windows: str) -> None:
     rules = SummaryRules.of(loaded.config.inference, loaded.config.model.window, top=4)
     tracks = TRACKS if windows == "one window" else [random_track(130, 7)]
 
-    def told(device: str) -> list[CaptionedVideo]:
+    def captioned_on(device: str) -> list[CaptionedVideo]:
         made = Captioner(loaded, device=torch.device(device), precision="float32")
         return list(LongVideoCaptioner(made, summary=rules, calibration=calibration).captioned(tracks))
 
-    for ours, theirs in zip(told("cuda"), told("cpu"), strict=True):
+    for ours, theirs in zip(captioned_on("cuda"), captioned_on("cpu"), strict=True):
         assert len(theirs.score_P)
         np.testing.assert_allclose(ours.score_P, theirs.score_P, atol=1e-4)
         np.testing.assert_allclose(ours.reported_P2, theirs.reported_P2, atol=1e-3)
 
 
-def check_a_graph_says_the_same_every_time(variant: Variant) -> None:
-    """Word for word what the launched form of the same kernels says: the arithmetic is the same."""
+def check_a_graph_gives_the_same_every_time(variant: Variant) -> None:
+    """Word for word the captions of the launched form of the same kernels: the arithmetic is the same."""
     eager, replayed = captioner(variant, "bfloat16"), captioner(variant, "bfloat16")
     fast_captions(eager).graphs.enabled = False
     graphs = fast_captions(replayed).graphs
@@ -191,7 +191,7 @@ def check_bfloat16_finds_the_same_and_is_nearly_as_sure(variant: Variant) -> Non
         assert np.abs(spread).mean() < 0.3, (kind, np.abs(spread).mean())
 
 
-def check_company_and_batches_change_nothing(variant: Variant) -> None:
+def check_batches_change_nothing(variant: Variant) -> None:
     """In float32; in bfloat16 products of other sizes round otherwise."""
     whole = captioner(variant)
     narrow = captioner(variant)
@@ -218,7 +218,7 @@ def check_reading_a_memory(width: int) -> None:
     theirs = Fused().ragged_attention(query.float(), RaggedMemory((rows.float(),), log_count, first, slots), 0)
     for tiling in (tiling_for(10), tiling_for(2976), AttentionTiling(32, 4, 2, 4), AttentionTiling(32, 4, 3, 1)):
         ours = TritonFused(tiling=tiling).ragged_attention(query, RaggedMemory((rows,), log_count, first, slots), 0)
-        torch.testing.assert_close(ours.float(), theirs, atol=2e-2, rtol=2e-2, msg=lambda said, r=tiling: f"{r} {said}")
+        torch.testing.assert_close(ours.float(), theirs, atol=2e-2, rtol=2e-2, msg=lambda text, r=tiling: f"{r} {text}")
 
 
 def check_words_so_far(width: int) -> None:
@@ -232,8 +232,8 @@ def check_words_so_far(width: int) -> None:
     for _ in range(20):
         projected = torch.randn(200, 3 * width, device="cuda", dtype=torch.bfloat16)
         seen, want = (
-            fused.causal_attention(projected, said, 0, 0.2, causal_LL)
-            for fused, said in ((TritonFused(), ours), (Fused(), theirs))
+            fused.causal_attention(projected, cache, 0, 0.2, causal_LL)
+            for fused, cache in ((TritonFused(), ours), (Fused(), theirs))
         )
         torch.testing.assert_close(seen, want, atol=3e-2, rtol=3e-2)
         ours.position_1 += 1
@@ -277,9 +277,9 @@ CHECKS: list[tuple[Callable[[Any], None], list[Any]]] = [
     (check_float32_is_that_of_a_cpu, VARIANTS),
     (check_borders_and_contrast_by_word_prior, ["words", "features"]),
     (check_confidence_with_actionness, ["one window", "several"]),
-    (check_a_graph_says_the_same_every_time, VARIANTS),
+    (check_a_graph_gives_the_same_every_time, VARIANTS),
     (check_bfloat16_finds_the_same_and_is_nearly_as_sure, VARIANTS),
-    (check_company_and_batches_change_nothing, VARIANTS),
+    (check_batches_change_nothing, VARIANTS),
     (check_the_papers_configuration, ["gated", "discrete"]),
     (check_the_parts_of_the_bench_run, ["quick"]),
 ]

@@ -48,14 +48,14 @@ def passed_through(
 ) -> dict[str, Tensor]:
     """Everything that is to be equal, by name: outputs, gradients and running statistics."""
     memory = memory.detach().clone().requires_grad_()
-    told = outputs(memory)
+    ours = outputs(memory)
     torch.manual_seed(1)
-    pulled = [torch.randn(one.shape) * (torch.rand(one[:, :1].shape) < 0.3) for one in told]
-    torch.autograd.backward(list(told), [gradient.to(one) for gradient, one in zip(pulled, told, strict=True)])
+    pulled = [torch.randn(one.shape) * (torch.rand(one[:, :1].shape) < 0.3) for one in ours]
+    torch.autograd.backward(list(ours), [gradient.to(one) for gradient, one in zip(pulled, ours, strict=True)])
     assert memory.grad is not None
     gradients = {f"gradient of {name}": value.grad for name, value in heads.named_parameters()}
     return {
-        **{f"output {number}": one.detach() for number, one in enumerate(told)},
+        **{f"output {number}": one.detach() for number, one in enumerate(ours)},
         "gradient of memory": memory.grad,
         **{name: gradient for name, gradient in gradients.items() if gradient is not None},
         **{f"statistic {name}": value for name, value in heads.named_buffers()},
@@ -91,17 +91,17 @@ def compare(
     got = passed_through(fast, memory, lambda rows: fast_heads(rows, list(fast), grid))
     want = passed_through(double, memory.double(), lambda rows: [head(rows.transpose(1, 2)) for head in double])
     with torch.autocast(device, torch.bfloat16, enabled=dtype == torch.bfloat16):
-        usual = passed_through(same, memory, lambda rows: [head(rows.transpose(1, 2)) for head in same])
+        plain = passed_through(same, memory, lambda rows: [head(rows.transpose(1, 2)) for head in same])
     if as_plain:
-        got, want, usual = of_all_heads(got), of_all_heads(want), of_all_heads(usual)
+        got, want, plain = of_all_heads(got), of_all_heads(want), of_all_heads(plain)
 
     for name, exact in want.items():
         factor = 1 if name.startswith("output") else 20 if name.startswith("gradient") else 10
         if "gradient" in name and float(exact.norm()) < 1e-3:  # a shift that the next norm takes away: rounding alone
             assert name not in got or float(got[name].norm()) < 1e-2, name
             continue
-        off, usually_off = relative(got[name], exact), relative(usual[name], exact)
-        assert off < max(factor * tolerance, as_plain * usually_off), f"{name}: {off:.2g}, plain {usually_off:.2g}"
+        off, plain_off = relative(got[name], exact), relative(plain[name], exact)
+        assert off < max(factor * tolerance, as_plain * plain_off), f"{name}: {off:.2g}, plain {plain_off:.2g}"
 
 
 def test_equal_in_double_precision() -> None:

@@ -1,4 +1,4 @@
-"""Events one below the other are spoken of as in groups: with kernels (Triton's interpreter, or a GPU) and without."""
+"""A ragged memory gives the captions of grouped memories: with kernels (Triton's interpreter, or a GPU) and without."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FUSED = ["torch", pytest.param("triton", marks=pytest.mark.skipif(not INTERPRETE
 
 
 def ragged_captioner(variant: tuple[dict[str, Any], dict[str, Any]], fused: Fused, rows: int = 4000) -> Captioner:
-    """A captioner on a CPU that speaks as on a GPU, without graphs."""
+    """A captioner on a CPU that decodes as on a GPU, without graphs."""
     captioner = Captioner(random_model(*variant), limits=PackedLimits(400, rows, 20, 4, packed_beams=True))
     generator = captioner.caption_generator
     assert isinstance(generator, PackedCaptionGenerator)
@@ -51,17 +51,17 @@ def same(ours: CaptionedVideo, theirs: CaptionedVideo) -> None:
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
 @pytest.mark.parametrize("fused", FUSED)
 @pytest.mark.parametrize("rows", [30, 4000])
-def test_flat_and_grouped_say_the_same(variant: Any, fused: str, rows: int) -> None:
+def test_ragged_and_grouped_generate_the_same(variant: Any, fused: str, rows: int) -> None:
     tracks = [random_track(steps, steps) for steps in ((8, 5) if fused == "triton" else (40, 13, 29, 1))]
     if fused == "triton":  # by the interpreter every word is slow
         variant = (variant[0], variant[1] | {"max_words": 2, "min_proposals": 4, "max_proposals": 4})
     want = Captioner(random_model(*variant)).captioned(tracks)
-    flat = ragged_captioner(variant, Fused() if fused == "torch" else TritonFused(), rows)
-    for ours, theirs in zip(flat.captioned(tracks), want, strict=True):
+    ragged = ragged_captioner(variant, Fused() if fused == "torch" else TritonFused(), rows)
+    for ours, theirs in zip(ragged.captioned(tracks), want, strict=True):
         same(ours, theirs)
 
 
-def test_a_sentence_that_has_ended_reads_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_finished_sentence_reads_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     captioner = ragged_captioner(({}, {"max_words": 30}), Fused())
     with torch.no_grad():
         captioner.model.caption_decoder.words.bias[EOS] = 0.5

@@ -96,11 +96,11 @@ def test_the_captioner_says_what_the_network_says_of_a_masked_first_encoding(bea
     """Packed inference against the plain network, word after word."""
     loaded: LoadedModel = random_model({"focus": "mask"}, {"beam": beam})
     track, spans = random_track(STEPS), [(1.0, 6.0), (4.0, 14.0), (0.0, 15.0)]
-    told = [event.sentence for event in Captioner(loaded).caption_segments(track, spans)]
+    captions = [event.sentence for event in Captioner(loaded).caption_segments(track, spans)]
     again = [event.sentence for event in Captioner(random_model({}, {"beam": beam})).caption_segments(track, spans)]
-    assert told != again, "the switch reaches inference"
+    assert captions != again, "the switch reaches inference"
     if beam == 1:
-        assert told == [plain_sentence(loaded, track.values, span) for span in spans]
+        assert captions == [plain_sentence(loaded, track.values, span) for span in spans]
 
 
 @torch.inference_mode()

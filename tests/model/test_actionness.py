@@ -1,4 +1,4 @@
-"""Whether anything happens: the formula step by step, and files that do not fit."""
+"""Actionness: the formula step by step, and files that do not fit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from helpers.random_models import WIDTH, random_actionness, random_model
 
 
 @given(st.integers(1, 7), st.integers(0, 20))
-def test_every_step_is_told_by_itself_and_by_its_change(steps: int, seed: int) -> None:
+def test_a_step_counts_by_its_features_and_their_change(steps: int, seed: int) -> None:
     actionness = random_actionness(3)
     values = np.random.default_rng(seed).normal(size=(steps, 3)).astype(np.float16)
     value, change = actionness.value_F.tolist(), actionness.change_F.tolist()

@@ -49,8 +49,8 @@ def test_attention_is_the_weighted_sum_of_values(released: bool) -> None:
 def test_released_norm_is_the_usual_one_with_a_scaled_gain() -> None:
     torch.manual_seed(0)
     values, width = torch.randn(4, 64), 64
-    usual = torch.nn.functional.layer_norm(values, (width,)) * math.sqrt((width - 1) / width)
-    torch.testing.assert_close(ReleasedLayerNorm(width)(values), usual, atol=2e-5, rtol=0)
+    scaled = torch.nn.functional.layer_norm(values, (width,)) * math.sqrt((width - 1) / width)
+    torch.testing.assert_close(ReleasedLayerNorm(width)(values), scaled, atol=2e-5, rtol=0)
 
 
 def test_residual_norm_adds_then_normalises() -> None:

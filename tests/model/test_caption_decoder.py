@@ -55,7 +55,7 @@ def test_padding_of_the_memory_changes_nothing(decoder: Decoder, memory: Memory)
 
 
 def test_sentences_of_one_event_read_its_memory_as_each_would_alone(decoder: Decoder, memory: Memory) -> None:
-    """Two of each event, said side by side, some of which change places in between."""
+    """Two sentences of each event, side by side, some of which change places in between."""
     valid = torch.arange(8) < torch.tensor([[8], [5], [6]])
     memory = Memory(memory.layers, valid)
     rows = torch.tensor([0, 0, 1, 1, 2, 2])

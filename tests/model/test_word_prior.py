@@ -1,4 +1,4 @@
-"""Expected words: what is expected under a mask, and what a sentence is worth, by hand; files that do not fit."""
+"""The word prior: scores of words under a mask and fit of sentences, by hand; files that do not fit."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def made() -> WordPrior:
     return random_word_prior(FEATURES, WORDS)
 
 
-def test_what_is_expected_is_that_of_the_mean_under_the_mask() -> None:
+def test_word_scores_are_those_of_the_mean_under_the_mask() -> None:
     expected, features = made(), torch.randn(2, 5, FEATURES, generator=torch.Generator().manual_seed(1))
     mask = torch.tensor([[0.0, 1, 1, 0, 0], [0.2, 0.2, 0.2, 0.2, 0.2], [0, 0, 0, 0.5, 1]])
     found = expected.word_scores(features, torch.tensor([5, 5]), mask, torch.tensor([1, 0, 0]))
@@ -33,7 +33,7 @@ def test_what_is_expected_is_that_of_the_mean_under_the_mask() -> None:
         torch.testing.assert_close(row, (mean - expected.mean_F) @ expected.directions_FR @ expected.words_RV)
 
 
-def test_a_mask_of_nothing_expects_nothing() -> None:
+def test_an_empty_mask_scores_no_word() -> None:
     """The release's masks may be negative, zero, or reach beyond the end of a video."""
     found = made().word_scores(
         torch.randn(1, 5, FEATURES), torch.tensor([3]), torch.tensor([[-1.0, -2, 0, 1, 0]]), torch.tensor([0])
@@ -42,7 +42,7 @@ def test_a_mask_of_nothing_expects_nothing() -> None:
 
 
 @given(st.lists(st.lists(st.integers(0, WORDS - 1), min_size=7, max_size=7), min_size=1, max_size=4))
-def test_the_worth_of_sentences_is_that_of_their_distinct_words(sentences: list[list[int]]) -> None:
+def test_the_fit_of_sentences_counts_distinct_words(sentences: list[list[int]]) -> None:
     expected = made()
     expected_PV = torch.randn(1, WORDS, generator=torch.Generator().manual_seed(2))
     expected_PV[:, :4] = 0

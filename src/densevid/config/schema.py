@@ -209,7 +209,7 @@ class InferenceConfig:
     similarity_space: Literal["words", "features"] = "words"
 
     summary_events: int = 10  # events in the default summary, at most, per window of the video
-    summary_confidence: float = 0.4  # that the best event must exceed, or the summary is empty
+    summary_confidence: float = 0.4  # that every event of a summary must exceed
     summary_overlap: float = 0.2  # of two events in a summary, as a share of their mean length, at most
     summary_worth: Literal["confidence", "score"] = "confidence"  # whose sum over its events the summary has most of
     # How much of a video longer than `model.window` is read; auto: all, or the first window with compat "released".

@@ -1,4 +1,4 @@
-"""The fit of whether anything happens: on features that decide it, and against regression on spans written out."""
+"""The fit of actionness: on features that decide it, and against regression on spans written out."""
 
 from __future__ import annotations
 
@@ -70,9 +70,9 @@ def test_the_fit_is_logistic_regression_on_spans() -> None:
     scaled = centred / size.repeat([3, 2, 3, 2])
     weights, bias = logistic_fit(scaled, y, w, fitting.RIDGE)
     assert actionness is not None
-    said = scaled @ weights + bias
+    wanted = scaled @ weights + bias
     found = x @ np.r_[actionness.value_F, actionness.change_F] + float(actionness.bias)
-    np.testing.assert_allclose(found, said, atol=1e-4)
+    np.testing.assert_allclose(found, wanted, atol=1e-4)
 
 
 def test_of_many_videos_few_spans_each_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:

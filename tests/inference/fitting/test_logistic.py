@@ -12,7 +12,7 @@ from densevid.inference.fitting.logistic import logistic_fit
 
 @given(st.integers(0, 200), st.floats(0.01, 5.0))
 def test_nothing_pulls_at_what_was_fitted(seed: int, ridge: float) -> None:
-    """The gradient, written out: what is right minus what is said, against the ridge."""
+    """The gradient, written out: right rows minus their probability, against the ridge."""
     rng = np.random.default_rng(seed)
     values, share = rng.normal(size=(40, 3)), rng.uniform(0.1, 2, 40)
     right = (values[:, 0] + rng.normal(size=40) > 0).astype(float)

@@ -32,7 +32,7 @@ def vocabulary() -> Vocabulary:
 
 @pytest.fixture
 def data() -> tuple[Made, Annotations]:
-    """Two events in 4 s of every video: the first feature says which animal, the second what it does."""
+    """Two events in 4 s of every video: the first feature decides which animal, the second what it does."""
     rng = np.random.default_rng(0)
     arrays, events = {}, {}
     for number in range(VIDEOS):
@@ -56,12 +56,12 @@ def examples(source: Made, annotations: Annotations) -> tuple[Floats, Floats]:
     for video, values in source.arrays.items():
         for part in range(2):
             x.append(values.astype(np.float32)[4 * part : 4 * part + 4].astype(float).mean(axis=0))
-            said = [
+            contained = [
                 e.sentence.lower().replace(",", "").replace("!", "").split()
                 for e in annotations.events[video]
                 if e.start == 2 * part
             ]
-            y.append([np.mean([word in words for words in said]) for word in WORDS])
+            y.append([np.mean([word in words for words in contained]) for word in WORDS])
     return np.array(x), np.array(y)
 
 
@@ -82,8 +82,8 @@ def test_the_fit_is_ridge_regression_from_means_to_shares(
     prior = fit_word_prior(data[0], data[1], vocabulary)
     x, y = examples(*data)
     count = len(x)
-    said = (y > 0).sum(axis=0)
-    rarity = np.where(said >= 3, np.log(count / np.maximum(said, 1)), 0)
+    events = (y > 0).sum(axis=0)
+    rarity = np.where(events >= 3, np.log(count / np.maximum(events, 1)), 0)
     np.testing.assert_allclose(prior.rarity_V[4:], rarity, rtol=1e-5, atol=1e-6)
     assert prior.rarity_V[:4].tolist() == [0] * 4 and rarity[WORDS.index("once")] == 0
     centred, target = x - x.mean(axis=0), (y - y.mean(axis=0)) * rarity
