@@ -137,7 +137,7 @@ class FeatureTrack:
             raise InputError(f"features must be floating-point numbers, got {self.values.dtype}")
         width = sum(self.widths)
         if width != self.values.shape[1]:
-            raise InputError(f"features are {self.values.shape[1]} wide, their streams {self.streams} say {width}")
+            raise InputError(f"features are {self.values.shape[1]} wide, their streams {self.streams} {width}")
         if self.clock.edges is not None and len(self.clock.edges) != len(self.values) + 1:
             raise InputError(f"{len(self.values)} steps need a clock of {len(self.values) + 1} edges")
 

@@ -1,4 +1,4 @@
-"""Annotation files: the real ones load whole, the bad ones say where they are bad."""
+"""Annotation files: real ones load completely, errors of invalid ones name the place."""
 
 from __future__ import annotations
 

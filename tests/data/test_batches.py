@@ -155,7 +155,7 @@ def test_annotations_and_features_that_do_not_meet(tmp_path: Path) -> None:
 
 
 class HalfSecondSteps:
-    """Features whose length is known and whose values nobody asks for."""
+    """Features with a known length whose values are never read."""
 
     streams = (("resnet", 2048), ("bn", 1024))
     recipe = None

@@ -1,4 +1,4 @@
-"""Every example runs from the repository as its docstring says, and does its work on made data."""
+"""Every example runs from the repository as its docstring shows, on generated data."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ WIDTH = 16
 def write_collection(
     folder: Path, *, clips: int = 150, seed: int = 0, splits: tuple[str, ...] = ("train", "test"), negatives: int = 0
 ) -> Path:
-    """Clips of 6 to 24 seconds at two rows a second; each says one action in several ways; sources hold two clips.
+    """Clips of 6 to 24 seconds at two rows a second; each has one action in several sentences; two clips per source.
 
     After them `negatives` clips without captions in every split: their rows are all alike.
     """
@@ -53,7 +53,7 @@ def write_collection(
 
 
 def sentences(rng: np.random.Generator, action: str) -> list[str]:
-    """What several people could say of one clip: general sentences and specific ones."""
+    """Captions of one clip, general and specific ones."""
     subject, place = SUBJECTS[int(rng.integers(4))], PLACES[int(rng.integers(5))]
     return [
         f"A person is {action}.",

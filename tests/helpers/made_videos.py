@@ -1,4 +1,4 @@
-"""Videos made on the spot, each frame marked with its own number, so that tests can tell which frame they got."""
+"""Generated videos whose frames are marked with their numbers, so that tests know which frame they got."""
 
 from __future__ import annotations
 

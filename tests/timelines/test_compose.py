@@ -53,7 +53,7 @@ def test_a_video_depends_on_collection_split_seed_and_index_alone(
     collection: ClipCollection, generator: TimelineGenerator
 ) -> None:
     again = TimelineGenerator(ClipCollection.read(collection.folder), "test", seed=0)
-    for index in (17, 3, 99):  # another object, another order, nothing asked before
+    for index in (17, 3, 99):  # another object, another order, nothing composed before
         first, second = generator.video(index), again.video(index)
         np.testing.assert_array_equal(first.track.values, second.track.values)
         assert first.plan.events == second.plan.events
@@ -191,16 +191,18 @@ def test_what_cannot_be_composed_is_said(tmp_path: Path, collection: ClipCollect
         TimelineGenerator(few, "test")
 
 
-@pytest.mark.parametrize("told", [0, 1])
-def test_too_few_sentences_are_said_to_be_the_reason(tmp_path: Path, told: int) -> None:
+@pytest.mark.parametrize("captioned", [0, 1])
+def test_too_few_sentences_are_named_as_the_reason(tmp_path: Path, captioned: int) -> None:
     folder = write_collection(tmp_path / "single", clips=40, splits=("test",))
     content = json.loads((folder / "clips.json").read_text())
     aside = {c.name for c in TimelineGenerator(ClipCollection.read(folder), "test").pool.background.clips}
     shown = [name for name in content if name not in aside]
-    for name in shown[told:]:
+    for name in shown[captioned:]:
         content[name]["captions"] = content[name]["captions"][-1:]
     (folder / "clips.json").write_text(json.dumps(content))
-    reason = f"an event needs 2 sentences, and {len(shown) - told} of the {len(shown)} clips that are not background"
+    reason = (
+        f"an event needs 2 sentences, and {len(shown) - captioned} of the {len(shown)} clips that are not background"
+    )
     with pytest.raises(InputError, match=rf"single: {reason} have fewer; the others cannot fill a timeline"):
         TimelineGenerator(ClipCollection.read(folder), "test").plan(0)
 

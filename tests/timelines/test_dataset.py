@@ -47,9 +47,9 @@ def test_a_clip_is_one_event_told_in_several_ways(collection: ClipCollection) ->
 def test_where_words_alone_are_learnt_background_is_told_of_as_well(collection: ClipCollection) -> None:
     events, words = make(collection), make(collection, task="captions")
     background = {clip.name for clip in events.generator.pool.background.clips if clip.captions}
-    told = [{samples.clip(index).video for index in range(400)} for samples in (events, words)]
-    assert background and not told[0] & background and told[1] & background
-    assert told[1] <= {clip.name for clip in collection.split("train")}
+    shown = [{samples.clip(index).video for index in range(400)} for samples in (events, words)]
+    assert background and not shown[0] & background and shown[1] & background
+    assert shown[1] <= {clip.name for clip in collection.split("train")}
 
 
 def test_a_share_of_the_videos_is_disguised_and_tells_no_words(collection: ClipCollection) -> None:

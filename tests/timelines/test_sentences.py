@@ -1,4 +1,4 @@
-"""A sentence holds for a clip if something said of the clip says at least as much."""
+"""A sentence holds for a clip if a caption of the clip contains all of its content words."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ def test_it_holds_exactly_where_the_rule_says() -> None:
     rng = np.random.default_rng(3)
     captions = [sentences(rng, ACTIONS[int(rng.integers(len(ACTIONS)))]) for _ in range(40)]
     sources = [f"source{number // 2}" for number in range(40)]
-    said = find_shared_sentences(captions, sources)
-    assert [said.sentences[i] for i in said.about(7)] == captions[7]
-    for index, text in enumerate(said.sentences):
+    shared = find_shared_sentences(captions, sources)
+    assert [shared.sentences[i] for i in shared.about(7)] == captions[7]
+    for index, text in enumerate(shared.sentences):
         words = content_words(text)
         holds = [any(words <= implied(content_words(other)) for other in clip) for clip in captions]
-        shared = len({source for source, yes in zip(sources, holds, strict=True) if yes}) > 1
-        meaning = said.meaning_S[index]
-        assert (meaning >= 0) == (shared and 2 <= len(words) <= 7)
+        by_several = len({source for source, yes in zip(sources, holds, strict=True) if yes}) > 1
+        meaning = shared.meaning_S[index]
+        assert (meaning >= 0) == (by_several and 2 <= len(words) <= 7)
         if meaning >= 0:
-            assert said.holds_KN[meaning].tolist() == holds
+            assert shared.holds_KN[meaning].tolist() == holds
 
 
 def test_sentences_of_several_clips_hold_for_each_and_not_for_the_others() -> None:
@@ -43,19 +43,19 @@ def test_sentences_of_several_clips_hold_for_each_and_not_for_the_others() -> No
         ["The guy is playing guitar at home.", "A man with a hat"],
         ["A man is cooking."],
     ]
-    said = find_shared_sentences(captions, ["a", "b", "c"])
-    assert said.common([0]) == captions[0]
-    assert said.common([0, 1]) == ["A man plays a guitar."]
-    assert said.common([0], without=[1]) == ["A man is playing a guitar on a stage."]
-    assert said.common([0, 2]) == []
+    shared = find_shared_sentences(captions, ["a", "b", "c"])
+    assert shared.common([0]) == captions[0]
+    assert shared.common([0, 1]) == ["A man plays a guitar."]
+    assert shared.common([0], without=[1]) == ["A man is playing a guitar on a stage."]
+    assert shared.common([0, 2]) == []
 
 
-def test_sentences_about_people_doing_nothing_in_particular_are_not_telling() -> None:
+def test_sentences_without_visual_content_are_not_specific() -> None:
     captions = [
         ["A man is doing something.", "A man is dancing."],
         ["A man does it in a hall.", "A boy and a man dance."],
     ]
-    said = find_shared_sentences(captions, ["a", "b"])
-    telling = {said.sentences[i]: bool(said.specific_K[k]) for i, k in enumerate(said.meaning_S) if k >= 0}
-    assert telling["A man is dancing."]
-    assert not telling.get("A man is doing something.", False)
+    shared = find_shared_sentences(captions, ["a", "b"])
+    specific = {shared.sentences[i]: bool(shared.specific_K[k]) for i, k in enumerate(shared.meaning_S) if k >= 0}
+    assert specific["A man is dancing."]
+    assert not specific.get("A man is doing something.", False)

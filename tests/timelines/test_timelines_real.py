@@ -1,4 +1,4 @@
-"""Timelines of the real clips: laid out as ActivityNet is, and no single step tells where an event begins."""
+"""Timelines of real clips: laid out as ActivityNet, and no single step gives away where an event begins."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from research.reports.timelines import (
 )
 
 Array = npt.NDArray[Any]
-PROBED = 500  # videos to learn from, and as many to be asked about
+PROBED = 500  # videos to fit a probe on, and as many held out
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def learned(clips: ClipCollection) -> tuple[Array, Array]:
 
 
 @pytest.fixture(scope="module")
-def asked(val: TimelineGenerator) -> tuple[Array, Array]:
+def held_out(val: TimelineGenerator) -> tuple[Array, Array]:
     return steps_of(val, PROBED)
 
 
@@ -59,31 +59,31 @@ def test_the_area_under_the_curve_is_the_share_of_pairs_in_order() -> None:
 
 
 def test_a_linear_probe_on_single_steps_cannot_tell_the_first_step_of_an_event(
-    learned: tuple[Array, Array], asked: tuple[Array, Array]
+    learned: tuple[Array, Array], held_out: tuple[Array, Array]
 ) -> None:
     for ridge in (0.1, 1.0):
         direction = linear_probe(*learned, ridge)
-        assert abs(area_under_curve(asked[0] @ direction, asked[1]) - 0.5) <= 0.02
+        assert abs(area_under_curve(held_out[0] @ direction, held_out[1]) - 0.5) <= 0.02
 
 
-def test_no_single_figure_of_a_step_tells_it(asked: tuple[Array, Array]) -> None:
-    values, first = asked
+def test_no_single_statistic_of_a_step_gives_it_away(held_out: tuple[Array, Array]) -> None:
+    values, first = held_out
     figures = {
         "norm": values[:, -1],
         "mean": values[:, :-1].mean(axis=1),
         "largest": np.abs(values[:, :-1]).max(axis=1),
         "spread": np.abs(values[:, :-1]).mean(axis=1),
     }
-    told = {name: area_under_curve(figure, first) for name, figure in figures.items()}
-    assert {name: area for name, area in told.items() if abs(area - 0.5) > 0.02} == {}
+    areas = {name: area_under_curve(figure, first) for name, figure in figures.items()}
+    assert {name: area for name, area in areas.items() if abs(area - 0.5) > 0.02} == {}
 
 
-def test_the_probe_would_see_a_tell_tale(learned: tuple[Array, Array], asked: tuple[Array, Array]) -> None:
+def test_the_probe_would_detect_a_marker(learned: tuple[Array, Array], held_out: tuple[Array, Array]) -> None:
     """If first steps were a tenth shorter, as unscaled dissolves would make them, or began with a common picture."""
-    marked = [(values.copy(), first) for values, first in (learned, asked)]
+    marked = [(values.copy(), first) for values, first in (learned, held_out)]
     for values, first in marked:
         values[first] *= 0.9
-    assert area_under_curve(marked[1][0] @ linear_probe(*marked[0]), asked[1]) > 0.6
+    assert area_under_curve(marked[1][0] @ linear_probe(*marked[0]), held_out[1]) > 0.6
 
 
 def test_neighbouring_steps_are_repeated_no_more_at_borders(val: TimelineGenerator) -> None:

@@ -1,4 +1,4 @@
-"""Files as they really come: each is either used, or refused in one line that says what is wrong with it."""
+"""Files as they really come: each is used, or refused with one line that names the reason."""
 
 from __future__ import annotations
 
@@ -290,11 +290,11 @@ PLAYLISTS = {
 }
 
 
-@pytest.mark.parametrize("disguise", [None, "clip.mp4"])
+@pytest.mark.parametrize("renamed", [None, "clip.mp4"])
 @pytest.mark.parametrize("name", PLAYLISTS)
-def test_a_playlist_is_not_followed(name, disguise, tmp_path, monkeypatch) -> None:
+def test_a_playlist_is_not_followed(name, renamed, tmp_path, monkeypatch) -> None:
     make_video(tmp_path / "a.ts", constant(1.0))
-    playlist = tmp_path / (disguise or name)
+    playlist = tmp_path / (renamed or name)
     playlist.write_text(PLAYLISTS[name])
     monkeypatch.chdir(tmp_path)
     complaint = refused(playlist)
@@ -330,7 +330,7 @@ def test_a_cut_file_that_starts_late_has_lost_only_its_end(tmp_path) -> None:
 def test_a_picture_that_grows_in_the_middle_is_not_decoded_beyond_the_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A broadcast may change its size; what was looked at first says nothing about what comes."""
+    """A broadcast may change its frame size; checking the first frame is not enough."""
     sizes = {"small.ts": ((192, 128), 0.0), "large.ts": ((640, 480), 2.0)}
     for name, (size, start) in sizes.items():
         make_video(tmp_path / name, constant(2, fps=10, start=start), size=size, container="mpegts")
@@ -351,7 +351,7 @@ def decoded_sizes(video: Path) -> set[tuple[int, int]]:
 
 
 def test_the_limit_of_pixels_can_be_lowered_and_not_raised() -> None:
-    told = "from densevid.video.container import MAX_PIXELS; print(MAX_PIXELS)"
+    code = "from densevid.video.container import MAX_PIXELS; print(MAX_PIXELS)"
     for given, limit in (("1000", 1000), ("", 8192**2), ("many", 8192**2), (str(1 << 60), 8192**2)):
         environment = {**os.environ, "DENSEVID_MAX_PIXELS": given}
-        assert int(subprocess.check_output([sys.executable, "-c", told], env=environment)) == limit
+        assert int(subprocess.check_output([sys.executable, "-c", code], env=environment)) == limit

@@ -44,7 +44,7 @@ def test_pictures_are_the_frames_on_the_screen_at_each_time(tmp_path: Path) -> N
     found = [number_of(np.repeat(p[:128, :, None], 3, axis=2)) for p in pictures(path, 25, SIZE)]
     expected = [max(n for n, time in enumerate(times) if time <= i / 25 + 1e-6) for i in range(len(found))]
     assert found == expected
-    assert len(found) == 24  # the last one is seen at .92 too, where nothing says when it ends
+    assert len(found) == 24  # the last one is seen at .92 too, as its end is unknown
 
 
 def test_a_written_video_holds_the_asked_frames_in_order(counted: Path, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ def test_a_worker_that_dies_while_it_waits_is_replaced(tmp_path) -> None:
     try:
         worker._process.kill()
         worker._process.join()
-        worker._process.is_alive = lambda: True  # type: ignore[method-assign]  # it died just after it was asked
+        worker._process.is_alive = lambda: True  # type: ignore[method-assign]  # it died just after this check
         worker.start(Job("a", path))
         outcome = worker.outcome()
     finally:

@@ -56,8 +56,9 @@ class StoreWriter:
         arrays = (np.ascontiguousarray(array) for array in (edges.astype("<f8"), values) if array.size)
         payload = [array.data.cast("B") for array in arrays]
         with self._lock, self._shard() as (data, _):
-            offset = -(-data.tell() // ALIGNMENT) * ALIGNMENT
-            for part in (memoryview(bytes(offset - data.tell())), *payload):
+            end = data.seek(0, os.SEEK_END)
+            offset = -(-end // ALIGNMENT) * ALIGNMENT
+            for part in (memoryview(bytes(offset - end)), *payload):
                 _write(data, part)
             record = sealed_record(
                 video=name,
