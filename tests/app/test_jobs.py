@@ -228,8 +228,8 @@ def test_room_is_what_is_left_when_all_uploads_are_whole(
         monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=10_000))
         with jobs.place(1000) as first, jobs.place(5000):
             (first / "video").write_bytes(b"x" * 400)
-            assert jobs.room() == 10_000 - 600 - 5000
-        assert jobs.room() == 10_000
+            assert jobs.free_bytes() == 10_000 - 600 - 5000
+        assert jobs.free_bytes() == 10_000
 
     run(settings_for(tmp_path), body)
 

@@ -270,7 +270,7 @@ def test_every_answer_says_what_a_browser_may_do_with_it(server: Running, done: 
 def test_a_mistake_of_ours_is_answered_with_the_same_care(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server.jobs, "get", lambda id: 1 / 0)
     answer = server.ask("GET", "/jobs/1")
-    assert check(answer, 500, "Error")["error"] == "the server made a mistake; its log says more"
+    assert check(answer, 500, "Error")["error"] == "the server made a mistake; see its log"
     assert answer.headers["content-security-policy"].startswith("default-src 'none'")
     assert answer.headers["x-content-type-options"] == "nosniff"
 

@@ -58,7 +58,7 @@ def test_it_says_what_there_is_and_what_failed(page: Any) -> None:
     assert page.locator(".video").nth(1).locator(".notice").inner_text().endswith("About 9 s of <18> could not be read")
     poster = page.locator(".poster img").first
     assert poster.evaluate("(picture) => picture.decode().then(() => picture.naturalWidth)") > 100
-    assert page.locator(".video").nth(1).locator(".said li:visible").count() == MOST_SHOWN
+    assert page.locator(".video").nth(1).locator(".sentences li:visible").count() == MOST_SHOWN
     assert page.locator(".poster").count() == 1  # no black place where there is no picture
     left = page.locator(".video").nth(1).locator("h2").bounding_box()["x"]
     assert left < page.locator(".video").first.locator("h2").bounding_box()["x"] - 100
@@ -76,9 +76,9 @@ def test_search_goes_through_all_videos_and_what_is_folded(page: Any) -> None:
     page.keyboard.press("/")
     page.keyboard.type("Cafe")
     assert page.locator(".video:visible h2").all_text_contents() == ["a clip"]
-    assert page.locator(".said li:visible").count() == 1
+    assert page.locator(".sentences li:visible").count() == 1
     page.fill("#search", "ball 8")
-    assert page.locator(".said li:visible .sentence").all_text_contents() == ["a juggler drops ball 8"]
+    assert page.locator(".sentences li:visible .sentence").all_text_contents() == ["a juggler drops ball 8"]
     assert page.locator("#found").text_content() == "1 of 3"
     page.fill("#search", "elephant")
     assert page.locator(".nothing-found").is_visible()

@@ -59,14 +59,14 @@ def no_video(folder: Path) -> Path:
 def test_a_full_disk_is_one_line_no_fault_of_the_video_and_the_end(flags, clip, tmp_path) -> None:
     two = [shutil.copy(clip, tmp_path / name) for name in ("a.mp4", "b.mp4")]
     (said,) = said_on_a_full_disk(*two, *flags, *(["--progress", "none"] if flags else []))
-    assert "a: File too large; make room and give the same command again" in said
+    assert "a: File too large; free some space and give the same command again" in said
     assert sorted(file.name for file in tmp_path.iterdir()) == ["a.mp4", "b.mp4"], "nothing half-written"
 
 
 def test_what_failed_before_the_disk_was_full_is_told(clip, tmp_path) -> None:
     first, second = said_on_a_full_disk(no_video(tmp_path), shutil.copy(clip, tmp_path / "z.mp4"), "--format", "html")
     assert "notes.mp4: not a video" in first
-    assert "z: File too large; make room and give the same command again" in second
+    assert "z: File too large; free some space and give the same command again" in second
 
 
 def test_an_index_that_cannot_be_written_is_one_more_failure(clip, tmp_path, capsys) -> None:

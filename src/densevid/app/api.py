@@ -102,7 +102,7 @@ def _post_job() -> Schema:
         **_json(408, "The sender was too slow.", "Error"),
         **_json(413, "The file is larger than `/limits` allows.", "Error"),
         **_json(415, "The body is neither a video nor a form.", "Error"),
-        **_json(503, "Too many videos wait; `Retry-After` says when to try again.", "Error"),
+        **_json(503, "Too many videos wait; `Retry-After` is when to try again.", "Error"),
         **_json(507, "The disk is full.", "Error"),
     }
     operation = _operation("Send a video", _json(201, "The job; `Location` is its address.", "Job"), errors, [name])
@@ -122,7 +122,7 @@ def _get_result(parameters: list[Schema], summary: str) -> Schema:
     contents = {kind: {"schema": {"type": "string"}} for kind in ("text/html", "text/vtt")}
     contents["application/json"] = {"schema": {"type": "object"}}
     answer = {"200": {"description": "A page, subtitles, or the events as data.", "content": contents}}
-    errors = {**_gone(), **_json(409, "It is not done yet, or it failed; the error says which.", "Error")}
+    errors = {**_gone(), **_json(409, "It is not done yet, or it failed; see the error.", "Error")}
     ending = "result.vtt" if len(parameters) > 1 else "result"
     return {**_operation(summary, answer, errors, parameters), "x-example": f"curl {{base}}/jobs/ID/{ending}"}
 
@@ -133,7 +133,7 @@ def _get_video() -> Schema:
     content = {"video/*": {"schema": VIDEO_BODY}}
     answer = {
         "200": {"description": "The video as it was sent.", "content": content},
-        "206": {"description": "The part of it that `Range` asks for.", "content": content},
+        "206": {"description": "The part of it in `Range`.", "content": content},
     }
     return _operation("The video itself", answer, _gone(), [ID, file])
 
@@ -168,7 +168,7 @@ SchemaNode = dict[str, Any]
 
 
 def reference_page(api: SchemaNode, base: str) -> str:
-    """Every operation with its parameters, body and answers, and every schema they speak of."""
+    """Every operation with its parameters, body and answers, and every schema they use."""
     template = Template((files("densevid.app") / "page" / "reference.html").read_text(encoding="utf-8"))
     operations = "\n".join(
         _operation_html(method, path, operation, base)

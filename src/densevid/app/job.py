@@ -1,4 +1,4 @@
-"""One job: a video on its way to a timeline, what is told about it, and the record of it that outlives the server."""
+"""One job: a video on its way to a timeline, its state for its owner, and its record, which outlives the server."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Job:
 
     @property
     def over(self) -> bool:
-        """Whether nothing more will happen to it."""
+        """Whether it is over."""
         return self.state in (State.DONE, State.FAILED)
 
     def result(self, format: str) -> Path:
@@ -124,15 +124,15 @@ class Job:
             raise InputError(f"{folder / RECORD}: not the record of a job") from error
 
     def public(self) -> dict[str, Any]:
-        """What its owner is told: no path, and links to what there is."""
-        told = {key: value for key, value in asdict(self).items() if key not in ("folder", "attempts")}
-        told |= {"stage": self.stage, "done": self.progress.get(self.stage, 0.0)}
+        """Its state for its owner: without paths, with links to the files there are."""
+        shown = {key: value for key, value in asdict(self).items() if key not in ("folder", "attempts")}
+        shown |= {"stage": self.stage, "done": self.progress.get(self.stage, 0.0)}
         links = {"self": f"/jobs/{self.id}"}
         if self.video:
             links["video"] = f"/jobs/{self.id}/{self.upload.name}"
         if self.state is State.DONE:
             links |= {format: f"/jobs/{self.id}/result.{format}" for format in FORMATS}
-        return {"id": self.id, **told, "links": links}
+        return {"id": self.id, **shown, "links": links}
 
 
 def new_id() -> str:

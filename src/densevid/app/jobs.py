@@ -25,11 +25,11 @@ from densevid.errors import InputError, one_line
 from densevid.io import source_commit
 
 PART = ".part"
-RETRY_SECONDS = (5, 300)  # the shortest and the longest that a client is asked to wait
+RETRY_SECONDS = (5, 300)  # the shortest and the longest that a client has to wait
 
 
 class QueueFull(Exception):
-    """No more videos are taken now; `retry_after` says in how many seconds there may be a place."""
+    """No more videos are taken now; `retry_after` is in how many seconds there may be a place."""
 
     def __init__(self, retry_after: int) -> None:
         super().__init__("too many videos are waiting")
@@ -45,7 +45,7 @@ class Jobs:
         self._jobs: dict[str, Job] = {}
         self._waiting: deque[Job] = deque()
         self._running: dict[str, asyncio.Task[None]] = {}
-        self._uploads: dict[Path, int] = {}  # under way: their folders, and how long they said they would be
+        self._uploads: dict[Path, int] = {}  # under way: their folders, and their announced sizes
         self._typical_seconds = 30.0
         self._something_waits = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -90,7 +90,7 @@ class Jobs:
             del self._uploads[part]
             shutil.rmtree(part, ignore_errors=True)
 
-    def room(self) -> int:
+    def free_bytes(self) -> int:
         """Bytes of the disk that are left when all uploads under way are whole."""
         missing = (max(0, announced - _size(part / VIDEO)) for part, announced in self._uploads.items())
         return shutil.disk_usage(self.folder).free - sum(missing)
@@ -116,7 +116,7 @@ class Jobs:
 
     def _take_up(self) -> None:
         """Read the jobs that an earlier server left; what is no whole job is removed."""
-        source_commit()  # asks git, once; every record carries the answer
+        source_commit()  # runs git once; every record has its answer
         for folder in self.folder.iterdir():
             if folder.name.endswith(PART):
                 shutil.rmtree(folder, ignore_errors=True)

@@ -1,6 +1,6 @@
 """Start a command that dies with its parent: `python launch.py PARENT COMMAND...`, the first step of every job.
 
-A server that is killed outright cannot stop its jobs, so each job asks the kernel for it, and then becomes the command.
+A server that is killed outright cannot stop its jobs, so each job has the kernel end it, and then becomes the command.
 PARENT is the id of the process that starts it: if that has died already, there is nobody to work for. It runs by path,
 without the package, because it has nothing to import.
 """
@@ -21,7 +21,7 @@ def main(command: list[str], parent: int) -> None:
     """Tie this process to `parent`, leave no core file of a stranger's video, and become `command`."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it died before it could be asked for
+        if os.getppid() != parent:  # it died before that
             raise SystemExit(1)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.nice(NICENESS)

@@ -1,7 +1,7 @@
 """What an uploaded file is, before any work on it: `python -m densevid.app.probe FILE PIXELS SECONDS` prints it.
 
 Run as a process of its own, because a file from a stranger can crash or hang the library that reads it. Lengths are
-measured from the packets, since a header can say anything; nothing is decoded.
+measured from the packets, since a header can hold anything; nothing is decoded.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _measured_seconds(container: InputContainer, stream: VideoStream, most_secon
 
 
 def main() -> int:
-    """Say what the file is, where every process of a job is listened to."""
+    """Print what the file is to stderr, as every process of a job does."""
     print(json.dumps(probe(Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]))), file=sys.stderr)
     return 0
 

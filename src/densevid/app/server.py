@@ -14,7 +14,7 @@ from densevid.app.api import openapi, reference_page
 from densevid.app.guard import TIMELINE, Guard, error_answer
 from densevid.app.job import FORMATS, VIDEO, Job, State, shown_name
 from densevid.app.jobs import Jobs, QueueFull
-from densevid.app.uploads import Refused, check_headers, check_room, save_body
+from densevid.app.uploads import Refused, check_free_space, check_headers, save_body
 
 PAGE = files("densevid.app") / "page"
 PAGE_TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
@@ -58,7 +58,7 @@ class Api:
         self._jobs = jobs
 
     async def limits(self, request: Request) -> Response:
-        """What is taken here, so that a client can say no before it sends."""
+        """The limits, so that a client can refuse a file before it sends it."""
         limits = self._jobs.settings.limits
         names = ("upload_bytes", "pixels", "seconds", "job_seconds", "waiting", "keep_seconds")
         return JSONResponse({name: getattr(limits, name) for name in names})
@@ -69,21 +69,21 @@ class Api:
         try:
             announced = check_headers(request, limits)
             with self._jobs.place(announced) as part:
-                check_room(self._jobs.room(), limits)
+                check_free_space(self._jobs.free_bytes(), limits)
                 name, size = await save_body(request, part / VIDEO, limits)
                 job = self._jobs.add(part, shown_name(name), size)
         except ClientDisconnect:
             return Response(status_code=400)  # nobody is left to read it
-        return JSONResponse(self._told(job), 201, {"location": f"/jobs/{job.id}"})
+        return JSONResponse(self._shown(job), 201, {"location": f"/jobs/{job.id}"})
 
     async def several(self, request: Request) -> Response:
-        """The jobs whose ids are asked for; there is no list of all, an id is known by its owner alone."""
+        """The jobs of the given ids; there is no list of all, an id is known by its owner alone."""
         found = (self._jobs.get(id) for id in request.query_params.getlist("id")[:MOST_IDS])
-        return JSONResponse({"jobs": [self._told(job) for job in found if job]})
+        return JSONResponse({"jobs": [self._shown(job) for job in found if job]})
 
     async def one(self, request: Request) -> Response:
         """How one job is doing."""
-        return JSONResponse(self._told(self._job(request)))
+        return JSONResponse(self._shown(self._job(request)))
 
     async def delete(self, request: Request) -> Response:
         """Stop it and forget it."""
@@ -102,7 +102,7 @@ class Api:
         return FileResponse(job.result(format), media_type=RESULT_TYPES[format], headers=headers)
 
     async def video(self, request: Request) -> Response:
-        """The video, or the part of it that a player asks for."""
+        """The video, or the part of it in `Range`."""
         media = self._job(request).media(request.path_params["file"])
         if media is None:
             raise Refused(404, "there is no such file")
@@ -116,12 +116,12 @@ class Api:
             raise Refused(404, "there is no such job; it may have been deleted, or kept for long enough")
         return job
 
-    def _told(self, job: Job) -> dict[str, object]:
+    def _shown(self, job: Job) -> dict[str, object]:
         return {**job.public(), "position": self._jobs.position(job)}
 
 
 async def page_file(request: Request) -> Response:
-    """A file of the page; their names are known, so that none is ever made of what a client says."""
+    """A file of the page; their names are known, so that none is ever made of a request."""
     name = request.path_params.get("name")
     if name is None:
         return HTMLResponse((PAGE / "index.html").read_bytes())
@@ -159,7 +159,7 @@ async def _queue_full(request: Request, error: QueueFull) -> Response:
 
 
 async def _not_found(request: Request, error: Exception) -> Response:
-    return error_answer(request.method, 404, "there is nothing here; /api says what there is")
+    return error_answer(request.method, 404, "there is nothing here; see /api")
 
 
 async def _not_allowed(request: Request, error: Exception) -> Response:
@@ -167,9 +167,9 @@ async def _not_allowed(request: Request, error: Exception) -> Response:
     here = (route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE)
     allowed = ", ".join(sorted({method for route in here for method in route.methods}))
     return error_answer(
-        request.method, 405, f"this address takes {allowed} and nothing else; /api says more", {"allow": allowed}
+        request.method, 405, f"this address takes {allowed} and nothing else; see /api", {"allow": allowed}
     )
 
 
 async def _broken(request: Request, error: Exception) -> Response:
-    return error_answer(request.method, 500, "the server made a mistake; its log says more")
+    return error_answer(request.method, 500, "the server made a mistake; see its log")

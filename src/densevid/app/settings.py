@@ -1,4 +1,4 @@
-"""What the web app is told once, when it starts: where it works, what it runs, and how much it takes on."""
+"""Settings of the web app, fixed when it starts: its folder, the command of a job, and its limits."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def caption_command(model: str | None = None) -> CommandFor:
 
 @dataclass(frozen=True)
 class Settings:
-    """Everything the app is told."""
+    """All settings."""
 
     folder: Path
     limits: Limits = field(default_factory=Limits)

@@ -45,9 +45,9 @@ def check_headers(request: Request, limits: Limits) -> int:
     return announced
 
 
-def check_room(room: int, limits: Limits) -> None:
-    """Refuse what would leave less than the reserve; `room` is what all uploads under way leave free."""
-    if room < limits.disk_reserve:
+def check_free_space(free: int, limits: Limits) -> None:
+    """Refuse what would leave less than the reserve; `free` is what all uploads under way leave."""
+    if free < limits.disk_reserve:
         raise no_room()
 
 
@@ -82,7 +82,7 @@ def too_large(limits: Limits) -> Refused:
 
 def no_room() -> Refused:
     """The refusal of a file that the disk cannot hold."""
-    return Refused(507, "there is no room for more videos; delete some jobs or try later")
+    return Refused(507, "the disk is too full for more videos; delete some jobs or try later")
 
 
 async def _blocks(request: Request, limits: Limits) -> AsyncIterator[bytes]:

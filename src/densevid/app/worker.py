@@ -1,8 +1,7 @@
-"""One child process of a job: what it says line by line, how long it may take, and its end with all its children.
+"""One job from start to end: probe the file, caption it, and keep the error in one line if it fails.
 
-One job from start to end: look at the file, caption it, and say in one line what went wrong if it did.
-
-Both steps are processes of their own, so that nothing in a video can take the server down with it.
+Both steps are child processes, so that nothing in a video can take the server down. Their lines are read as they come;
+their time is limited, and they are ended with all their children.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ class Outcome:
 
     @property
     def last_line(self) -> str:
-        """What it said last, empty if nothing."""
+        """Its last line; empty if there is none."""
         return next((line for line in reversed(self.lines) if line.strip()), "")
 
 
@@ -54,7 +53,7 @@ OnLine = Callable[[str], bool]
 async def run_process(command: list[str], on_line: OnLine, seconds: float, variables: Mapping[str, str]) -> Outcome:
     """Run a command to its end; it and its children are gone whichever way this ends.
 
-    `on_line` gets each line that it writes to stderr and says whether it was understood; the others are kept for the
+    `on_line` gets each line that it writes to stderr and returns whether it understood it; the others are kept for the
     report. `variables` are added to its environment. Raises TimeoutError after `seconds`.
     """
     others: deque[str] = deque(maxlen=LINES_KEPT)
@@ -80,7 +79,7 @@ async def run_process(command: list[str], on_line: OnLine, seconds: float, varia
 
 
 async def _end(process: asyncio.subprocess.Process, reading: asyncio.Task[None]) -> None:
-    """No process of the group is left; what they had said is read."""
+    """End every process of the group, and read what they wrote."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     await process.wait()
@@ -161,9 +160,9 @@ async def _probe(job: Job, settings: Settings) -> bool:
     found: list[dict[str, object]] = []
 
     def on_line(line: str) -> bool:
-        told = _object_of(line)
-        found.extend([told] if told else [])
-        return told is not None
+        row = _object_of(line)
+        found.extend([row] if row else [])
+        return row is not None
 
     limits = settings.limits
     command = [sys.executable, "-m", "densevid.app.probe", str(job.upload), str(limits.pixels), str(limits.seconds)]
@@ -178,7 +177,7 @@ async def _probe(job: Job, settings: Settings) -> bool:
 
 
 def _fail_or_repeat(job: Job, outcome: Outcome) -> None:
-    """Bad input is told in the command's own line; a killed process is tried again, once."""
+    """Fail with the command's own line for bad input; try a killed process once more."""
     if outcome.killed and job.attempts < ATTEMPTS:
         job.state = State.QUEUED
     elif outcome.killed:
@@ -195,11 +194,11 @@ def _progress_of(job: Job) -> Callable[[str], bool]:
     """Reads `{"stage": "decode", "done": 0.3}` lines into the job."""
 
     def on_line(line: str) -> bool:
-        told = _object_of(line)
-        stage, done = (told or {}).get("stage"), (told or {}).get("done")
+        row = _object_of(line)
+        stage, done = (row or {}).get("stage"), (row or {}).get("done")
         if isinstance(stage, str) and stage in STAGES and isinstance(done, (int, float)):
             job.advance(stage, float(done))
-        return told is not None
+        return row is not None
 
     return on_line
 
@@ -208,13 +207,13 @@ def _object_of(line: str) -> dict[str, object] | None:
     if not line.startswith("{"):
         return None
     try:
-        told = json.loads(line)
+        row = json.loads(line)
     except ValueError:
         return None
-    return told if isinstance(told, dict) else None
+    return row if isinstance(row, dict) else None
 
 
 def _without_paths(job: Job, line: str) -> str:
     """The line as the owner of the video may see it: with the name it came with, not with where it lies here."""
-    told = line.removeprefix("densevid: ").replace(str(job.upload), job.name)
-    return told.replace(str(job.folder.parent), "").removeprefix(f"{job.name}: ")
+    row = line.removeprefix("densevid: ").replace(str(job.upload), job.name)
+    return row.replace(str(job.folder.parent), "").removeprefix(f"{job.name}: ")

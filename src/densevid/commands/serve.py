@@ -1,7 +1,7 @@
 """Serve a page on which videos are dropped and become timelines, and a small HTTP API for programs.
 
 The page is at http://127.0.0.1:8000 until another port is given, the API is explained at /api. Only this machine can
-reach it unless --host says otherwise. Videos wait in a queue and are captioned one after another; a job outlives a
+reach it unless --host is given. Videos wait in a queue and are captioned one after another; a job outlives a
 restart of the server, and is removed some time after it is finished.
 
 Examples:
@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until interrupted."""
-    import starlette  # noqa: F401  # missing: told before anything is started
+    import starlette  # noqa: F401  # an error before anything is started
     import uvicorn  # noqa: F401
 
     from densevid.app.settings import Settings, caption_command
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
 
     if os.name != "posix":
         raise InputError("`densevid serve` needs Linux or macOS: it ends a job by its group of processes")
-    find_model(args.model)  # so that a model that is not there is told now, not by every job
+    find_model(args.model)  # a missing model is an error now, not of every job
     limits = _limits(args)
     listening = _listen(args.host, args.port)
     with listening:
@@ -86,7 +86,7 @@ async def _serve(settings: Settings, listening: socket.socket, args: argparse.Na
             log_level="warning",
             access_log=False,
             server_header=False,
-            proxy_headers=False,  # or anyone on this machine could say where a request comes from
+            proxy_headers=False,  # or anyone on this machine could forge where a request comes from
             timeout_graceful_shutdown=SECONDS_TO_FINISH_ANSWERS,
             limit_concurrency=MOST_CONNECTIONS,
         )

@@ -45,7 +45,7 @@ class TimedMask:
 class ShownEvent:
     """An event as the page shows it.
 
-    `confidence` is None where nobody was asked for one, as of given spans. `mask` is the event mask (None: none is
+    `confidence` is None for given spans. `mask` is the event mask (None: none is
     shown), `thumbnail` a JPEG, `group` the name of the lanes it lies in; without one, references stand under
     "Reference" and all others under "Predicted".
     """
@@ -154,7 +154,7 @@ class TimelineDocument:
 
     @property
     def clock_digits(self) -> int:
-        """In a video of less than a minute, tenths of a second tell events apart."""
+        """In a video of less than a minute, tenths of a second are shown."""
         return 1 if self.seconds < 60 else 0
 
     @property
@@ -169,5 +169,5 @@ def media_type_of(path: Path | str) -> str:
 
 
 def references(events: Iterable[Event]) -> tuple[ShownEvent, ...]:
-    """What people wrote about a video, to be shown above what a model says."""
+    """Annotated events, to be shown above the predicted ones."""
     return tuple(ShownEvent(event, reference=True) for event in events)

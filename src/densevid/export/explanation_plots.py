@@ -53,19 +53,19 @@ def masks_figure(explanation: Explanation) -> Figure:
 
 def attention_figure(explanation: Explanation) -> Figure:
     """Where each word of the sure events looked, an event below the other, the surest first."""
-    told = [proposal for proposal in explanation.confident if proposal.words]
-    layers, heads = told[0].attention_LHWT.shape[:2]
+    shown = [proposal for proposal in explanation.confident if proposal.words]
+    layers, heads = shown[0].attention_LHWT.shape[:2]
     rows, columns = -(-layers // LAYERS_IN_A_ROW), min(layers, LAYERS_IN_A_ROW)
-    heights = [(0.24 * len(proposal.words) + 0.75) * rows + 0.3 for proposal in told]
+    heights = [(0.24 * len(proposal.words) + 0.75) * rows + 0.3 for proposal in shown]
     drawing = blank_drawing(2.9 * columns + 0.8, sum(heights) + (0 if explanation.of_timeline else 0.3))
-    parts = drawing.subfigures(len(told), 1, squeeze=False, height_ratios=heights)[:, 0]
-    for part, proposal in zip(parts, told, strict=True):
+    parts = drawing.subfigures(len(shown), 1, squeeze=False, height_ratios=heights)[:, 0]
+    for part, proposal in zip(parts, shown, strict=True):
         title = f"{_label(proposal)}   {short(proposal.event.sentence, 22 * columns + 20)}"
         part.suptitle(title, x=0.01, ha="left", fontsize=9, **PLAIN)
         _draw_layers(part.subplots(rows, columns, squeeze=False), proposal)
-    spoken = "; ".join(map(_spoken, told))
+    described = "; ".join(map(_described, shown))
     description = (
-        f"Cross-attention of the words of {spoken} over time, mean of {heads} heads in each of {layers} layers: "
+        f"Cross-attention of the words of {described} over time, mean of {heads} heads in each of {layers} layers: "
         "the stronger the colour, the more. Dashed: the borders of the event."
     )
     return finished(*_titled(drawing, explanation, "words", "Where each word looked."), description)
@@ -88,15 +88,17 @@ def entropy_figure(explanation: Explanation) -> Figure:
     axis.legend(frameon=False, fontsize=8, loc="upper left")
     flatter = "flatter" if entropy_L[-1] > entropy_L[0] else "not flatter"
     listed = ", ".join(f"{value:.2f}" for value in entropy_L)
-    told = sum(bool(proposal.words) for proposal in explanation.proposals)
-    description = f"Entropy of the attention per layer: {listed} nats, the mean of {told} proposals, unsure ones among "
-    description += "them. The paper finds higher layers flatter; "
+    count = sum(bool(proposal.words) for proposal in explanation.proposals)
+    description = (
+        f"Entropy of the attention per layer: {listed} nats, the mean of {count} proposals, unsure ones of "
+    )
+    description += "them included. The paper finds higher layers flatter; "
     description += f"here the highest is {flatter} than the lowest." if len(entropy_L) > 1 else "here is one layer."
     return finished(drawing, "entropy", "How spread the attention is.", description)
 
 
 def _titled(drawing: Any, explanation: Explanation, name: str, title: str) -> tuple[Any, str, str]:
-    """Where the timeline is empty the picture says so and its title, too."""
+    """Where the timeline is empty, both the picture and its title mention it."""
     if explanation.of_timeline:
         return drawing, name, title
     drawing.suptitle(EMPTY, fontsize=9, color=GREY)
@@ -119,7 +121,7 @@ def _labels(proposals: Sequence[ExplainedProposal]) -> str:
     return "; ".join(map(_label, proposals)) or "none"
 
 
-def _spoken(proposal: ExplainedProposal) -> str:
+def _described(proposal: ExplainedProposal) -> str:
     start, end = clock_text(proposal.event.start, 1), clock_text(proposal.event.end, 1)
     return f"“{proposal.event.sentence}” ({start}–{end}, {_label(proposal)})"
 

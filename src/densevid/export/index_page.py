@@ -38,7 +38,7 @@ BAR_SHARE = 0.8  # of its row, where there are several
 
 @dataclass(frozen=True)
 class IndexRow:
-    """One video: where its page lies, seen from the index, and what happens in it; or why there is none.
+    """One video: the path of its page from the index, and its events; or the error.
 
     `poster` is a JPEG, `warning` what to know before trusting the events. `references` are drawn above the events.
     """
@@ -82,8 +82,8 @@ def _video(row: IndexRow) -> str:
     name = f"<bdi>{escaped(printable(row.name))}</bdi>"
     about = f"{clock_text(row.duration or 0.0)} · {count_text(len(row.events), 'event')}"
     head = f'<div class="head"><h2>{_link(row, "", "", name)}</h2><p>{about}</p></div>'
-    told = f"{head}{notice(row.warning)}{_strips(row)}{_said(row)}"
-    return f'<article class="video">{_picture(row)}<div>{told}</div></article>'
+    content = f"{head}{notice(row.warning)}{_strips(row)}{_sentences(row)}"
+    return f'<article class="video">{_picture(row)}<div>{content}</div></article>'
 
 
 def _picture(row: IndexRow) -> str:
@@ -127,14 +127,14 @@ def _strip(events: Sequence[Event], end: float) -> str:
     return f'<svg class="strip" {size} aria-hidden="true">{bars}</svg>'
 
 
-def _said(row: IndexRow) -> str:
+def _sentences(row: IndexRow) -> str:
     if not row.events:
-        return f'<p class="quiet">{escaped(NOTHING)}</p>'
+        return f'<p class="muted">{escaped(NOTHING)}</p>'
     items = [_sentence(row, event) for event in row.events]
     first, more = "".join(items[:MOST_SHOWN]), "".join(items[MOST_SHOWN:])
     rest = len(items) - MOST_SHOWN
-    folded = f'<details><summary>{rest} more</summary><ol class="said">{more}</ol></details>' if rest > 0 else ""
-    return f'<ol class="said">{first}</ol>{folded}'
+    folded = f'<details><summary>{rest} more</summary><ol class="sentences">{more}</ol></details>' if rest > 0 else ""
+    return f'<ol class="sentences">{first}</ol>{folded}'
 
 
 def _sentence(row: IndexRow, event: Event) -> str:

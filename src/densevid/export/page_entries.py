@@ -91,7 +91,7 @@ MASK_POINTS = 240  # more than a lane has pixels for, few enough for hundreds of
 
 
 def event_list(document: TimelineDocument, layout: Layout) -> str:
-    """All events in the order of the layout; a video without any says so."""
+    """All events in the order of the layout; a line where there is none."""
     if not document.events:
         return (
             '<div class="empty"><p>No event was found in this video with enough confidence to be shown.</p>'

@@ -76,7 +76,7 @@ def page_part(name: str) -> str:
 
 
 def page_head(title: str, kind: str, css: str, policy: str) -> str:
-    """All up to the body; `title` is escaped already, `kind` says in the browser's tab what the page is."""
+    """All up to the body; `title` is escaped already, `kind` stands in the browser's tab."""
     parts = {"title": title, "kind": kind, "css": css, "policy": policy, "icon": ICON, "version": densevid.__version__}
     return Template(page_part("head.html")).substitute(parts).rstrip()
 

@@ -61,7 +61,7 @@ def recall_curves(
 
 
 def timeline_figure(document: TimelineDocument) -> Figure:
-    """The lanes of the page as a picture: references above what the model says, in the colours of the page."""
+    """The lanes of the page as a picture: references above predicted events, in the colours of the page."""
     layout = lay_out(document.events)
     heights = [1 + max(_of_group(layout.lane, layout.group, group)) for group in range(len(layout.groups))]
     drawing, axes = empty_drawing(8.0, 0.34 * sum(heights) + 0.45 * len(heights) + 0.8)
@@ -90,8 +90,8 @@ def _draw_bar(axis: Any, shown: ShownEvent, y: float, colour: str, seconds: floa
     event = shown.event
     axis.barh(y + 0.4, event.seconds, left=event.start, height=0.78, color=colour, alpha=0.28, edgecolor="none")
     axis.barh(y + 0.4, seconds / 400, left=event.start, height=0.78, color=colour)
-    room = int(120 * event.seconds / seconds)  # letters that fit into the bar
-    axis.text(event.start + seconds / 160, y + 0.42, short(event.sentence, room), fontsize=7.5, va="center", **PLAIN)
+    letters = int(120 * event.seconds / seconds)  # letters that fit into the bar
+    axis.text(event.start + seconds / 160, y + 0.42, short(event.sentence, letters), fontsize=7.5, va="center", **PLAIN)
 
 
 def _of_group(values: Sequence[int], groups: Sequence[int], wanted: int) -> list[int]:
@@ -103,7 +103,7 @@ def _spoken(shown: ShownEvent) -> str:
 
 
 def short(text: str, most: int = LONGEST_LABEL) -> str:
-    """As much of a text as there is room for."""
+    """A text cut to a number of letters."""
     return text if len(text) <= most else text[: max(0, most - 1)].rstrip() + "…" if most > 3 else ""
 
 

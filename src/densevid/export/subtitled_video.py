@@ -45,8 +45,8 @@ def draw_sentence(picture: Picture, sentence: str) -> Picture:
     height, width = picture.shape[:2]
     letter = max(SMALLEST_LETTER, round(min(height, width) * LETTER_SHARE))
     line_height = round(letter * 1.5)
-    room = max(8, int(width * 0.94 / (letter * WIDTH_OF_LETTERS)))
-    lines = textwrap.wrap(printable(sentence), room)[: max(1, height // (2 * line_height))]
+    letters = max(8, int(width * 0.94 / (letter * WIDTH_OF_LETTERS)))
+    lines = textwrap.wrap(printable(sentence), letters)[: max(1, height // (2 * line_height))]
     drawn = picture.copy()
     top = height - line_height * len(lines) - letter // 2
     drawn[max(0, top) :] = (drawn[max(0, top) :] * GROUND).astype(np.uint8)
@@ -74,7 +74,7 @@ def _put_line(picture: Picture, line: str, baseline: int, letter: int) -> Pictur
     return picture
 
 
-HOLDS = {"mov", "mp4", "matroska", "webm"}  # containers whose packets say when they are shown
+HOLDS = {"mov", "mp4", "matroska", "webm"}  # containers whose packets have times of presentation
 COPIED_PICTURES = {"h264", "hevc", "av1", "vp9", "mpeg4"}
 COPIED_SOUND = {"aac", "mp3", "ac3", "opus"}
 ENCODER = {"preset": "veryfast", "crf": "20"}
@@ -104,10 +104,10 @@ class Mp4Options:
     key: str | None = None
 
 
-def write_subtitled(video: Path, out: Path, events: Sequence[Event], manner: Mp4Options | None = None) -> None:
+def write_subtitled(video: Path, out: Path, events: Sequence[Event], options: Mp4Options | None = None) -> None:
     """Write `out`, unless it is there; what the file cannot give is one line, what the disk cannot take an OSError."""
-    manner = manner or Mp4Options()
-    if manner.key and _key_of(out) == manner.key:
+    options = options or Mp4Options()
+    if options.key and _key_of(out) == options.key:
         return
     shown = sorted((event for event in events if printable(event.sentence)), key=lambda event: event.place)
     try:
@@ -116,9 +116,9 @@ def write_subtitled(video: Path, out: Path, events: Sequence[Event], manner: Mp4
             atomic_path(out) as temporary,
             av.open(str(temporary), "w", format="mp4", options={"movflags": "+faststart"}) as target,
         ):
-            if manner.key:
-                target.metadata["comment"] = f"{KEY}{manner.key}"
-            _Copy(video, (source, stream), target, shown, manner).run()
+            if options.key:
+                target.metadata["comment"] = f"{KEY}{options.key}"
+            _Copy(video, (source, stream), target, shown, options).run()
     except (av.FFmpegError, UnicodeError, ValueError) as error:
         if isinstance(error, InputError):
             raise
@@ -132,29 +132,29 @@ def _key_of(out: Path) -> str | None:
     """What the file that is there was made of, if we made it."""
     try:
         with open_video(out) as (container, _):
-            said = container.metadata.get("comment", "")
+            comment = container.metadata.get("comment", "")
     except InputError:
         return None
-    return said.removeprefix(KEY) if said.startswith(KEY) else None
+    return comment.removeprefix(KEY) if comment.startswith(KEY) else None
 
 
 class _Copy:
     """One source on its way into one target."""
 
     def __init__(
-        self, video: Path, opened: tuple[InputContainer, Any], target: OutputContainer, events: Any, manner: Mp4Options
+        self, video: Path, opened: tuple[InputContainer, Any], target: OutputContainer, events: Any, options: Mp4Options
     ) -> None:
         self.video, self.target, self.events = video, target, events
         self.source, self.stream = source, stream = opened
         self.zero = (source.start_time or 0) / av.time_base
         self.sound: Any = next(iter(source.streams.audio), None)
         keeps_times = bool(HOLDS & set(source.format.name.split(",")))
-        self.copies = keeps_times and not manner.burn and _copied(stream, COPIED_PICTURES, manner)
-        self.copies_sound = self.sound is not None and _copied(self.sound, COPIED_SOUND, manner)
-        self.draw: Draw | None = self._draw if manner.burn else None
+        self.copies = keeps_times and not options.burn and _copied(stream, COPIED_PICTURES, options)
+        self.copies_sound = self.sound is not None and _copied(self.sound, COPIED_SOUND, options)
+        self.draw: Draw | None = self._draw if options.burn else None
         self.times = PresentationTimes(source, stream)
         self.decoded: dict[int, int] = {}
-        self.wants_track = bool(events) and not manner.burn
+        self.wants_track = bool(events) and not options.burn
 
     def run(self) -> None:
         """Subtitles first, for they are few and the muxer sorts; then packet by packet as the source has them."""
@@ -289,14 +289,14 @@ def _upright(frame: VideoFrame) -> Picture:
     return np.ascontiguousarray(picture[: picture.shape[0] // 2 * 2, : picture.shape[1] // 2 * 2])
 
 
-def _copied(stream: Any, codings: set[str], manner: Mp4Options) -> bool:
+def _copied(stream: Any, codings: set[str], options: Mp4Options) -> bool:
     """Whether a stream goes into the .mp4 as it is."""
     context = stream.codec_context
-    return context is not None and context.name in codings and (not manner.web or plays_in_browsers(stream))
+    return context is not None and context.name in codings and (not options.web or plays_in_browsers(stream))
 
 
 def _decodable(packets: Iterator[Any]) -> Iterator[Any]:
-    """Packets that all say when they are decoded: Matroska leaves it out of the first."""
+    """Packets that all have a time of decoding: Matroska leaves it out of the first."""
     waiting: dict[int, list[Any]] = {}
     begun: set[int] = set()
     for packet in packets:

@@ -51,9 +51,9 @@ def printable(text: str) -> str:
 
 def _cues(events: Iterable[Event]) -> list[tuple[int, int, Event]]:
     """Events with a sentence, by time, in whole milliseconds."""
-    told = sorted((event for event in events if printable(event.sentence)), key=lambda event: event.place)
-    times = [(round(event.start * 1000), round(event.end * 1000)) for event in told]
-    return [(begin, max(end, begin + SHORTEST), event) for (begin, end), event in zip(times, told, strict=True)]
+    shown = sorted((event for event in events if printable(event.sentence)), key=lambda event: event.place)
+    times = [(round(event.start * 1000), round(event.end * 1000)) for event in shown]
+    return [(begin, max(end, begin + SHORTEST), event) for (begin, end), event in zip(times, shown, strict=True)]
 
 
 def _clock(milliseconds: int, point: str) -> str:
@@ -133,7 +133,7 @@ def _escaped(text: str) -> str:
     return re.sub(r"([=;#\\])", r"\\\1", printable(text))
 
 
-# Of what a submission must tell: the page saves the same.
+# As ActivityNet requires; the page saves the same.
 EXTERNAL_DATA = {"used": True, "details": "the image network of the features was trained on ImageNet"}
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet would calculate
 

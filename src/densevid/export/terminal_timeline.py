@@ -16,7 +16,7 @@ from densevid.export.page_parts import clock_text
 from densevid.export.subtitles import clock, printable
 
 WIDEST = 120
-WITH_BAR, FEWEST = 20, 10  # cells of a sentence on a line: less room has no bar, and none is narrower
+WITH_BAR, FEWEST = 20, 10  # cells of a sentence on a line: with less there is no bar, and none is narrower
 BAR = 24
 PARTS_UNICODE = (" ", "·", "▒", "█")  # of a cell that an event covers: none, a touch, a part, all
 PARTS_ASCII = (" ", ".", "-", "#")
@@ -39,7 +39,7 @@ class Look:
     def of_stdout(cls) -> Look:
         """As wide as the terminal, within reason; ASCII alone where it cannot do better.
 
-        To be asked before a bar is shown: while it is, something stands in for stdout that has no encoding.
+        Call it before a progress bar is shown, which replaces stdout by an object without an encoding.
         """
         width = min(WIDEST, shutil.get_terminal_size((100, 24)).columns)
         plain = not sys.stdout.isatty() or "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb"
@@ -53,7 +53,7 @@ class Look:
         """Text in the colour of an event, if there are colours."""
         return f"\x1b[38;5;{self.colours[number % len(self.colours)]}m{text}\x1b[0m" if self.colours else text
 
-    def quiet(self, text: str) -> str:
+    def muted(self, text: str) -> str:
         """Text that stands back."""
         return f"\x1b[2m{text}\x1b[0m" if self.colours else text
 
@@ -79,7 +79,7 @@ def terminal_timeline(
     lines: list[str] = []
     for number, (event, time) in enumerate(zip(events, times, strict=True)):
         bar = f" {_framed(_bar(event, until, look), number, look)}" if has_bar else ""
-        sure = f" {look.quiet(f'{event.score:4.0%}')}" if confidence else ""
+        sure = f" {look.muted(f'{event.score:4.0%}')}" if confidence else ""
         wrapped = _wrapped(look.shown(event.sentence), max(FEWEST, look.width - indent))
         lines.append(f"  {time:>{widest}}{bar}{sure}  {wrapped[0]}")
         lines += [" " * indent + more for more in wrapped[1:]]
@@ -88,7 +88,7 @@ def terminal_timeline(
 
 def _framed(bar: str, number: int, look: Look) -> str:
     """A bar in the colour of its event, between two edges."""
-    return f"{look.quiet(look.edges[0])}{look.painted(bar, number)}{look.quiet(look.edges[1])}"
+    return f"{look.muted(look.edges[0])}{look.painted(bar, number)}{look.muted(look.edges[1])}"
 
 
 def _wrapped(sentence: str, width: int) -> list[str]:
@@ -106,7 +106,7 @@ def _wrapped(sentence: str, width: int) -> list[str]:
 
 
 def _time(seconds: float, duration: float) -> str:
-    """As on the page: in less than a minute, tenths tell events apart."""
+    """As on the page: in less than a minute, tenths are shown."""
     return clock_text(seconds, 1) if duration < 60 else clock(seconds, hours=duration >= 3600)
 
 

@@ -70,9 +70,9 @@ def timeline_page(document: TimelineDocument) -> str:
 
 
 def _facts(document: TimelineDocument) -> str:
-    said = sum(not shown.reference for shown in document.events)
-    references = len(document.events) - said
-    facts = [clock_text(document.duration), count_text(said, "event")]
+    predicted = sum(not shown.reference for shown in document.events)
+    references = len(document.events) - predicted
+    facts = [clock_text(document.duration), count_text(predicted, "event")]
     facts += [count_text(references, "reference")] if references else []
     facts += [document.model] if document.model else []
     return " <span aria-hidden='true'>·</span> ".join(f"<span>{escaped(fact)}</span>" for fact in facts)
@@ -100,12 +100,12 @@ def _figure(figure: Figure) -> str:
 
 
 def _downloads(document: TimelineDocument) -> str:
-    said = [shown.event for shown in document.events if not shown.reference]
-    if not said:
+    predicted = [shown.event for shown in document.events if not shown.reference]
+    if not predicted:
         return ""
     kinds = {"vtt": "WebVTT", "srt": "SRT", "json": "JSON"}
     buttons = [f'<button type="button" id="save-{kind}">{name}</button>' for kind, name in kinds.items()]
-    return f"Save as {' '.join(buttons)}{_chapters(youtube_chapters(said, document.duration))}"
+    return f"Save as {' '.join(buttons)}{_chapters(youtube_chapters(predicted, document.duration))}"
 
 
 def _chapters(lines: str) -> str:

@@ -91,7 +91,7 @@ class Outcome:
 
     @property
     def is_whole(self) -> bool:
-        """Whether everything that was asked for is there, of a video that could be read to its end."""
+        """Whether nothing that was requested is missing, of a video that could be read to its end."""
         return self.failure is None and self.result is not None and not self.result.incomplete
 
 
@@ -224,7 +224,7 @@ class CaptionJob:
         except OSError as error:
             reason = error.strerror or one_line(error)
             raise DiskError(
-                f"cannot write {target.base}: {reason}; make room and give the same command again"
+                f"cannot write {target.base}: {reason}; free some space and give the same command again"
             ) from error
 
 

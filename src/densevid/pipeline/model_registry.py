@@ -37,7 +37,7 @@ class InstalledModel:
 
     @property
     def scores(self) -> dict[str, dict[str, float]]:
-        """What it was measured to do; empty where nobody has written it down."""
+        """Its measured scores; empty where there is no `scores.json`."""
         if not (self.folder / SCORES).is_file():
             return {}
         content = read_json(self.folder / SCORES)
@@ -46,13 +46,13 @@ class InstalledModel:
 
     @property
     def licence(self) -> str | None:
-        """The line of its model card that says under which terms it may be used."""
+        """The licence in its model card."""
         try:
             lines = (self.folder / CARD).read_text(encoding="utf-8", errors="replace").splitlines()
         except OSError:
             return None
-        said = (line.strip("*_- ").partition(":") for line in lines)
-        return next((text.strip("* ") for word, colon, text in said if colon and _means_licence(word)), None)
+        pairs = (line.strip("*_- ").partition(":") for line in lines)
+        return next((text.strip("* ") for word, colon, text in pairs if colon and _means_licence(word)), None)
 
 
 def installed_models() -> list[InstalledModel]:
@@ -117,7 +117,7 @@ def _name_of(folder: Path) -> str:
 
 
 def _defaults() -> Iterator[str]:
-    """The names in the files that say which model a place prefers."""
+    """The names of the default models, one per folder of models."""
     for place in model_places():
         try:
             yield (place / DEFAULT).read_text(encoding="utf-8").strip()

@@ -1,4 +1,4 @@
-"""A CaptionResult becomes the files that were asked for, all called NAME.densevid.SOMETHING."""
+"""A CaptionResult becomes the requested files, all called NAME.densevid.SOMETHING."""
 
 from __future__ import annotations
 

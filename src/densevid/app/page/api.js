@@ -19,9 +19,9 @@ async function ask(path, options = {}) {
     throw new Failure(SILENT);
   }
   if (answer.status === 204) return null;
-  const told = await answer.json().catch(() => ({}));
-  if (!answer.ok) throw new Failure(told.error || `The server answered ${answer.status}.`, answer.status);
-  return told;
+  const content = await answer.json().catch(() => ({}));
+  if (!answer.ok) throw new Failure(content.error || `The server answered ${answer.status}.`, answer.status);
+  return content;
 }
 
 export const limits = () => ask("/limits");
@@ -41,7 +41,7 @@ export async function events(address) {
   return Object.values((await ask(address)).results)[0];
 }
 
-// fetch cannot tell how much of a body is sent, so an upload is an XMLHttpRequest.
+// fetch has no progress of an upload, so an upload is an XMLHttpRequest.
 export function upload(file, onProgress, signal) {
   return new Promise((resolve, reject) => {
     const request = new XMLHttpRequest();

@@ -1,4 +1,4 @@
-// The page: files come in by drop, choice or paste; their jobs are asked about until they are over.
+// The page: files come in by drop, choice or paste; their jobs are polled until they are over.
 
 import * as api from "./api.js";
 import { makeCard, showCard, showEvents, status } from "./cards.js";
@@ -10,7 +10,7 @@ const POLL = 600;
 const entries = []; // newest last
 const element = (id) => document.getElementById(id);
 let limit = 0;
-let arrived = false; // the server has told its limits and what became of the jobs of earlier visits
+let arrived = false; // the limits of the server and the jobs of earlier visits are here
 let polling = 0; // the timer of the next question
 let asking = false; // a question is under way: answers never overtake each other
 let unanswered = 0;
@@ -113,7 +113,7 @@ function poll() {
 }
 
 async function question() {
-  if (asking) return; // whoever asks polls again afterwards
+  if (asking) return; // it is polled again afterwards
   if (arrived && !entries.some(active) && !unshown().length) return;
   asking = true;
   await (arrived ? look() : arrive()).catch(unheard);
@@ -133,10 +133,10 @@ function heard() {
 
 async function look() {
   await recall();
-  const asked = entries.filter(active);
-  const jobs = await api.jobs(asked.map((entry) => entry.id));
+  const polled = entries.filter(active);
+  const jobs = await api.jobs(polled.map((entry) => entry.id));
   heard();
-  const present = asked.filter((entry) => entries.includes(entry));
+  const present = polled.filter((entry) => entries.includes(entry));
   present.forEach((entry) => receive(entry, jobs.find((job) => job.id === entry.id)));
 }
 
@@ -218,13 +218,13 @@ function listenForFiles() {
   addEventListener("paste", (event) => event.clipboardData?.files.length && take([...event.clipboardData.files]));
 }
 
-// What the page needs to know first; where it is not answered, `poll` asks again.
+// What the page needs to know first; without an answer `poll` tries again.
 async function arrive() {
-  const told = await api.limits();
-  limit = told.upload_bytes;
+  const limits = await api.limits();
+  limit = limits.upload_bytes;
   element("limits").textContent =
-    `Up to ${size(limit)} and ${long(told.seconds)} each. `
-    + `They stay on this server and are deleted after ${long(told.keep_seconds)}.`;
+    `Up to ${size(limit)} and ${long(limits.seconds)} each. `
+    + `They stay on this server and are deleted after ${long(limits.keep_seconds)}.`;
   await recall();
   heard();
   await route();

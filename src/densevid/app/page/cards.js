@@ -27,7 +27,7 @@ function percent(entry) {
 
 export function status(entry) {
   const share = (done) => (done > 0 ? ` · ${Math.round(100 * done)} %` : "");
-  if (entry.state === "held") return "Waiting: the queue is full, it is sent when there is room";
+  if (entry.state === "held") return "Waiting: the queue is full, it is sent when a place is free";
   if (entry.state === "uploading") return entry.done >= 1 ? "Sent" : `Uploading${share(entry.done)}`;
   if (entry.state === "queued") return entry.position > 1 ? `Waiting, number ${entry.position}` : "Waiting, it is next";
   if (entry.state === "running") {
@@ -109,7 +109,7 @@ export function showEvents(entry, events) {
   }));
   const count = `${events.length} event${events.length === 1 ? "" : "s"}`;
   const surest = events.reduce((best, event) => (event.proposal_score > best.proposal_score ? event : best), events[0]);
-  entry.found = events.length ? `${count} · ${surest.sentence}` : "Nothing is happening in it that the model is sure of";
+  entry.found = events.length ? `${count} · ${surest.sentence}` : "No event that the model is confident about";
   showCard(entry);
 }
 

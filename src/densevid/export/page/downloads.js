@@ -2,7 +2,7 @@
 
 const VIDEO_ID = document.body.dataset.videoId;
 
-// What the model says, in the order of the files that the command writes; what people said is not ours to submit.
+// The predicted events, in the order of the files that the command writes; references are not saved.
 const predictions = () => events
   .filter((event) => !event.reference)
   .sort((a, b) => a.start - b.start || b.end - a.end);
@@ -49,11 +49,11 @@ function submission() {
 
 const fileName = (ending) => `${VIDEO_ID.replace(/[^\p{L}\p{N}._ -]+/gu, "_")}.${ending}`;
 
-function say(text) {
+function notify(text) {
   const toast = find(".toast");
   toast.textContent = text;
-  clearTimeout(say.timer);
-  say.timer = setTimeout(() => { toast.textContent = ""; }, 2500);
+  clearTimeout(notify.timer);
+  notify.timer = setTimeout(() => { toast.textContent = ""; }, 2500);
 }
 
 async function copyLink(event) {
@@ -63,9 +63,9 @@ async function copyLink(event) {
   history.replaceState(null, "", address);
   try {
     await navigator.clipboard.writeText(address.href);
-    say(`Link to ${clockText(seconds)} copied`);
+    notify(`Link to ${clockText(seconds)} copied`);
   } catch {
-    say(`The address of this page now points to ${clockText(seconds)}`);
+    notify(`The address of this page now points to ${clockText(seconds)}`);
   }
 }
 
@@ -73,7 +73,7 @@ async function copyChapters() {
   const { chapters } = find("#copy-chapters").dataset;
   try {
     await navigator.clipboard.writeText(chapters);
-    say("Chapters copied, for the description of the video");
+    notify("Chapters copied, for the description of the video");
   } catch {
     save(fileName("chapters.txt"), "text/plain", chapters);
   }

@@ -24,7 +24,7 @@ const events = [...document.querySelectorAll(".list > li")].map((item, place) =>
 }));
 
 let least = 0; // percent: what is less sure is left out
-const isSure = (event) => event.percent === null || event.percent >= least; // what nobody judged always is
+const isSure = (event) => event.percent === null || event.percent >= least; // without a confidence it always is
 
 const find = (selector) => document.querySelector(selector);
 
@@ -52,7 +52,7 @@ function scoreText(event) {
   return event.percent === null ? "" : `${event.percent}%`;
 }
 
-// An area curve of a mask, as a path in a box 100 high, where `place` says how far right a moment lies.
+// An area curve of a mask, as a path in a box 100 high, where `place` gives how far right a moment lies.
 function maskPath({ mask, maskStart, maskEnd }, place) {
   const at = (step) => place(maskStart + (step / mask.length) * (maskEnd - maskStart)).toFixed(1);
   const points = Array.from(mask, (value, step) => {

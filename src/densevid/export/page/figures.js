@@ -6,8 +6,8 @@ const enlarged = find("dialog");
 function enlarge(picture) {
   const shown = picture.querySelector("img");
   const image = shown.cloneNode();
-  const room = Math.min(innerWidth - 60, (innerHeight - 110) * (shown.naturalWidth / shown.naturalHeight || 1));
-  image.width = Math.max(image.getAttribute("width"), Math.min(shown.naturalWidth, room));
+  const width = Math.min(innerWidth - 60, (innerHeight - 110) * (shown.naturalWidth / shown.naturalHeight || 1));
+  image.width = Math.max(image.getAttribute("width"), Math.min(shown.naturalWidth, width));
   enlarged.setAttribute("aria-label", picture.closest("figure").querySelector("strong").textContent);
   enlarged.querySelector(".enlarged-picture").replaceChildren(image);
   enlarged.showModal();

@@ -7,7 +7,7 @@ const videos = [...document.querySelectorAll(".video")].map((element) => ({
   element,
   name: folded(element.querySelector("h2").textContent),
   more: element.querySelector("details"),
-  said: [...element.querySelectorAll(".said li")].map((item) => ({
+  sentences: [...element.querySelectorAll(".sentences li")].map((item) => ({
     item,
     text: folded(item.querySelector(".sentence").textContent),
   })),
@@ -16,10 +16,10 @@ const videos = [...document.querySelectorAll(".video")].map((element) => ({
 function showMatches() {
   const words = folded(search.value).split(/\s+/).filter(Boolean);
   const fits = (text) => words.every((word) => text.includes(word));
-  for (const { element, name, more, said } of videos) {
+  for (const { element, name, more, sentences } of videos) {
     const named = fits(name);
-    const found = said.filter(({ text }) => fits(text));
-    for (const one of said) one.item.hidden = !named && !found.includes(one);
+    const found = sentences.filter(({ text }) => fits(text));
+    for (const one of sentences) one.item.hidden = !named && !found.includes(one);
     element.hidden = !named && !found.length;
     if (more) more.open = words.length > 0 && found.some(({ item }) => more.contains(item));
   }

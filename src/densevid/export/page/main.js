@@ -1,6 +1,6 @@
-// Time moves, the page follows: which event is current, what is said about it, where the playhead stands.
+// Time moves, the page follows: which event is current, its sentence, where the playhead stands.
 
-let chosen = null; // the event last asked for; stays current while its time lasts, even under others
+let chosen = null; // the event last clicked; stays current while its time lasts, even under others
 let current; // undefined until the first look at the clock, null where nothing is described
 let shownSeconds = 0; // where the playhead stands
 const now = find(".now");

@@ -3,7 +3,7 @@
 const video = find("video");
 const stage = find(".stage");
 const listeners = [];
-let moment = 0; // where we are while no video can tell
+let moment = 0; // the current time while there is no video
 let wanted = null; // where to go as soon as the video knows its length
 let loopedEvent = null;
 
