@@ -89,9 +89,7 @@ def entropy_figure(explanation: Explanation) -> Figure:
     flatter = "flatter" if entropy_L[-1] > entropy_L[0] else "not flatter"
     listed = ", ".join(f"{value:.2f}" for value in entropy_L)
     count = sum(bool(proposal.words) for proposal in explanation.proposals)
-    description = (
-        f"Entropy of the attention per layer: {listed} nats, the mean of {count} proposals, unsure ones of "
-    )
+    description = f"Entropy of the attention per layer: {listed} nats, the mean of {count} proposals, unsure ones of "
     description += "them included. The paper finds higher layers flatter; "
     description += f"here the highest is {flatter} than the lowest." if len(entropy_L) > 1 else "here is one layer."
     return finished(drawing, "entropy", "How spread the attention is.", description)

@@ -147,10 +147,6 @@ class DeviceBatch:
         """Of every video."""
         return Lengths(*self.lengths_3B)
 
-    def rows(self, row_R: Tensor) -> DeviceBatch:
-        """Some of its videos, copied."""
-        return DeviceBatch(self.features_BTF[row_R], self.lengths_3B[:, row_R], self.padded)
-
 
 class DeviceUploader:
     """Sends batches to a device; videos are padded to a multiple of `multiple` steps, at most to the window."""

@@ -64,31 +64,32 @@ def float32_products(*, exact: bool) -> Iterator[None]:
 class ProposedBatch:
     """Videos of a batch, encoded and proposed in, and the selection of proposals that is to be captioned.
 
-    What it holds may be overwritten by the next `Captioner.propose`; `rows` copies.
+    What it holds may be overwritten by the next `Captioner.propose`; `rows` copies all but the features, which
+    `Captioner.with_features` brings back.
     """
 
     clocks: list[Clock]
     steps: list[int]
-    uploaded: DeviceBatch
+    uploaded: DeviceBatch | None
     found: ProposalBatch
     selection: Selection
 
-    def rows(self, rows: Sequence[int]) -> ProposedBatch:
-        """Some of its videos, copied."""
+    def rows(self, rows: Sequence[int], *, layers: bool = True) -> ProposedBatch:
+        """Some of its videos, copied without features and, unless `layers`, without the layers of the memory."""
         row_R = torch.tensor(rows, dtype=torch.long, device=self.selection.kept_BK.device)
         return ProposedBatch(
             [self.clocks[row] for row in rows],
             [self.steps[row] for row in rows],
-            self.uploaded.rows(row_R),
-            self.found.rows(row_R),
+            None,
+            self.found.rows(row_R, layers=layers),
             self.selection.mapped(lambda values: values[row_R]),
         )
 
     @property
     def kept_bytes(self) -> int:
-        """What a copy of it takes, about."""
-        memory, proposals = self.found.video.memory, self.found.proposals
-        tensors = (self.uploaded.features_BTF, self.found.video.embedded_BTD, *memory.layers, proposals.offsets_BA2)
+        """The memory it takes, about."""
+        video, proposals = self.found.video, self.found.proposals
+        tensors = (video.embedded_BTD, *video.memory.layers, proposals.offsets_BA2)
         return sum(values.nbytes for values in tensors)
 
 
@@ -208,6 +209,11 @@ class Captioner:
         steps = [len(each.values_TF) for each in inputs]
         return ProposedBatch([each.clock for each in inputs], steps, uploaded, found, selection)
 
+    def with_features(self, batch: ProposedBatch, inputs: list[ModelInput]) -> ProposedBatch:
+        """A batch that `ProposedBatch.rows` left without features; `inputs` are those of its videos."""
+        uploaded = self.uploads.arrived(self.uploads(inputs, batch.found.proposals.steps))
+        return replace(batch, uploaded=uploaded)
+
     @torch.inference_mode()
     def generate(
         self, batch: ProposedBatch, *, masks: bool = False, on_progress: ProgressCallback = no_progress
@@ -219,7 +225,8 @@ class Captioner:
             masks: Whether to return the event masks.
             on_progress: Called with ("sentences", share of them).
         """
-        found, selection = batch.found, batch.selection
+        found, selection, uploaded = batch.found, batch.selection, batch.uploaded
+        assert uploaded is not None, "see `with_features`"
         with float32_products(exact=self.precision == "float32"):
             with self.stages("choose"):
                 rows = selection.kept_BK.nonzero(as_tuple=True)
@@ -227,7 +234,7 @@ class Captioner:
                 network_P, reported_P2 = selection.of_network[rows], selection.reported_BK2[rows]
             mask_PT = cache(lambda: self._masks(found, video_P, anchor_P))
             beams = self.caption_generator.caption_proposals(found, video_P, anchor_P, mask_PT, on_progress)
-            sentences = self._best(beams, batch.uploaded, video_P, mask_PT)
+            sentences = self._best(beams, uploaded, video_P, mask_PT)
             columns = (
                 video_P,
                 anchor_P,

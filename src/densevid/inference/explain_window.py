@@ -120,15 +120,21 @@ def _different(interval_P2: Tensor, preference_P: Tensor) -> Tensor:
 Span = tuple[float, float]
 
 
-def _computed(loaded: LoadedModel, part: FeatureTrack) -> tuple[Tensor, EncodedVideo, Proposals]:
-    """The features of one window as the network reads them, encoded, and its proposals."""
-    model, config, steps = loaded.model, loaded.config, len(part)
+def _features(loaded: LoadedModel, part: FeatureTrack) -> Tensor:
+    """The features of one window as the network reads them."""
+    steps = len(part)
     with np.errstate(over="ignore"):
         values = np.asarray(part.values, dtype=np.float32)
     if not np.isfinite(values).all():
         raise InputError("its features hold NaN, infinity or numbers too large for float32")
-    values = np.pad(values, ((0, behavior_of(config).steps_read(steps) - steps), (0, 0)))
-    features_1TF = torch.from_numpy(values)[None].to(model.device)
+    values = np.pad(values, ((0, behavior_of(loaded.config).steps_read(steps) - steps), (0, 0)))
+    return torch.from_numpy(values)[None].to(loaded.model.device)
+
+
+def _computed(loaded: LoadedModel, part: FeatureTrack) -> tuple[Tensor, EncodedVideo, Proposals]:
+    """The features of one window, encoded, and its proposals."""
+    model, config, steps = loaded.model, loaded.config, len(part)
+    features_1TF = _features(loaded, part)
     valid_1T = torch.ones(features_1TF.shape[:2], dtype=torch.bool, device=model.device)
     video, own_1 = model.encode(features_1TF, valid_1T), torch.tensor([steps], device=model.device)
     compared_1TC = similarity_space(loaded.word_prior_on(model.device), config.inference)(features_1TF)
@@ -183,7 +189,7 @@ class ReadWindow:
         part, begin = only.part(track, 0), float(track.seconds(first))
         batch = (kept or {}).get(first)
         if batch is not None and batch.found.numbers is None and batch.steps == [len(part)]:  # not padded
-            return cls(loaded, only, part, begin, batch.uploaded.features_BTF, batch.found.video, batch.found.proposals)
+            return cls(loaded, only, part, begin, _features(loaded, part), batch.found.video, batch.found.proposals)
         return cls(loaded, only, part, begin, *_computed(loaded, part))
 
     @property

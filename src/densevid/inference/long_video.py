@@ -217,8 +217,9 @@ class LongVideoCaptioner:
             scored.append(self._scored(inputs, batch))
             ranked.append(batch.selection)
             numbers = list(range(done, done + len(inputs)))
-            left -= batch.kept_bytes
-            proposed.append(WindowBatch(numbers, batch.rows(range(len(inputs))) if left >= 0 else None))
+            kept = batch.rows(range(len(inputs)), layers=not self.captioner.model.encodes_again)
+            left -= kept.kept_bytes
+            proposed.append(WindowBatch(numbers, kept if left >= 0 else None))
             done += len(inputs)
             self.on_progress("events", done / len(windows))
         together = _stacked(scored)
@@ -241,11 +242,11 @@ class LongVideoCaptioner:
                 continue
             numbers = [each.numbers[row] for row in rows]
             self.on_progress("sentences", done / total)
+            parts = [self.captioner.read(windows.part(track, number)) for number in numbers]
             if each.batch is None:
-                parts = [self.captioner.read(windows.part(track, number)) for number in numbers]
                 batch = self.captioner.propose(parts)
             else:
-                batch = each.batch.rows(rows)
+                batch = self.captioner.with_features(each.batch.rows(rows), parts)
             own = replace(batch, selection=_taken(chosen, numbers))
             yield self.captioner.generate(own, masks=self.masks)
             done += len(rows)

@@ -82,15 +82,16 @@ class ProposalBatch:
     numbers: AnchorNumbers | None
     graph_sizes: tuple[int, ...] | None = None
 
-    def rows(self, row_R: Tensor) -> ProposalBatch:
-        """Some of its videos, copied."""
+    def rows(self, row_R: Tensor, *, layers: bool = True) -> ProposalBatch:
+        """Some of its videos, copied; without `layers` those of the memory are left out."""
         proposals, lengths, numbers = self.proposals, self.lengths, self.numbers
+        video = self.video if layers else replace(self.video, memory=replace(self.video.memory, layers=()))
         moved, trust = (
             None if values is None else values[row_R] for values in (proposals.moved_BA2, proposals.trust_BA)
         )
         return replace(
             self,
-            video=self.video.select(row_R),
+            video=video.select(row_R),
             lengths=Lengths(lengths.steps_B[row_R], lengths.read_B[row_R], lengths.end_B[row_R]),
             proposals=replace(
                 proposals,
