@@ -29,7 +29,7 @@ expected_weight = 2.0
 
 @pytest.fixture(autouse=True)
 def nothing_reported_yet() -> None:
-    legacy.report_anew()
+    legacy.forget_reports()
 
 
 def test_renamed_and_removed_settings_of_a_file_are_one_line(

@@ -24,7 +24,7 @@ from typing import Any, NoReturn
 
 import densevid
 from densevid.errors import EXIT_CODES, ArgumentError, ExitCode, InputError, one_line, printable
-from densevid.legacy import RENAMED_VERBS, current_verb, report_anew
+from densevid.legacy import RENAMED_VERBS, current_verb, forget_reports
 
 VERBS: dict[str, str] = {
     "caption": "find and describe the events of a video; write a timeline page and subtitles",
@@ -92,7 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _replace_unprintable()
     words = list(sys.argv[1:] if arguments is None else arguments)
     verb = next((word for word in words if not word.startswith("-")), None)
-    report_anew()
+    forget_reports()
     if verb in RENAMED_VERBS:
         words[words.index(verb)] = verb = current_verb(verb)
 

@@ -128,6 +128,6 @@ def report(line: str) -> None:
     _reported.add(line)
 
 
-def report_anew() -> None:
-    """Forget what was reported: another command begins."""
+def forget_reports() -> None:
+    """Start anew, for another command in this process."""
     _reported.clear()
