@@ -147,7 +147,7 @@ def test_long_events_alone() -> None:
         ({"metric": "soda"}, "unknown setting"),
     ],
 )
-def test_settings_that_cannot_be(settings: dict[str, Any], message: str) -> None:
+def test_an_unknown_or_contradictory_setting_is_an_error(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         evaluate(PREDICTIONS, REFERENCES, cache=False, **settings)
 
@@ -167,7 +167,7 @@ def test_settings_that_cannot_be(settings: dict[str, Any], message: str) -> None
         ({"results": {"v_a": [{"sentence": "x", "timestamp": "ab"}]}}, r"must be \[start, end\]"),
     ],
 )
-def test_predictions_that_cannot_be_read(content: Any, message: str, tmp_path: Path) -> None:
+def test_malformed_predictions_are_an_error(content: Any, message: str, tmp_path: Path) -> None:
     path = tmp_path / "p.json"
     path.write_text(json.dumps(content))
     with pytest.raises(InputError, match=message) as error:
@@ -184,7 +184,7 @@ def test_predictions_that_cannot_be_read(content: Any, message: str, tmp_path: P
         ({"v": 3}, '"timestamps" must be a list'),
     ],
 )
-def test_references_that_cannot_be_read(content: Any, message: str) -> None:
+def test_malformed_references_are_an_error(content: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         read_references(content)
 

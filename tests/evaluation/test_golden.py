@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
-from densevid.evaluation.meteor.ptb_tokenizer import tokenize
 from densevid.evaluation.meteor.scorer import MeteorScorer
 from densevid.evaluation.meteor.statistics import corpus_score, segment_scores
 from densevid.evaluation.metrics.caption_index import CaptionIndex
@@ -19,7 +16,6 @@ from densevid.evaluation.protocols.proposals import score_proposals
 from densevid.evaluation.protocols.soda import NAMES, score_soda
 from helpers.golden_evaluation import (
     CLOSE,
-    GOLDEN,
     REFERENCES,
     assert_close,
     golden_files,
@@ -135,9 +131,3 @@ def test_meteor_pairs_and_blocks(meteor: MeteorScorer) -> None:
     for block in content["blocks"]:
         chosen = stats[block["first"] : block["first"] + block["n"]]
         assert corpus_score(chosen) == pytest.approx(block["corpus_score"], abs=1e-14)
-
-
-def test_tokenised_sentences() -> None:
-    with gzip.open(GOLDEN / "tokenised.jsonl.gz", "rt") as lines:
-        raw, words = zip(*map(json.loads, lines), strict=True)
-    assert tokenize(raw) == list(words)
