@@ -102,7 +102,8 @@ def served(
     With `hold_until` no captioning begins before that file is there, so that a test can rely on a job that runs.
     """
     command = [sys.executable, "-m", "densevid", "serve", "--port", str(port), "--work", str(work), *flags]
-    held = {} if hold_until is None else {"PYTHONPATH": str(HELD), "DENSEVID_TEST_GO": str(hold_until)}
+    path = os.pathsep.join(filter(None, (str(HELD), os.environ.get("PYTHONPATH"))))
+    held = {} if hold_until is None else {"PYTHONPATH": path, "DENSEVID_TEST_GO": str(hold_until)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, **held}) as process:
         try:
             assert process.stdout
