@@ -1,4 +1,4 @@
-"""`densevid bench` and `densevid reproduce` in an installed package: they say where their work is found."""
+"""`densevid bench` and `densevid reproduce` in an installed package: a line names the checkout they need."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`densevid serve` as a command: what it says when it starts, and everything it refuses to start with."""
+"""`densevid serve` as a command: what it prints when it starts, and what it refuses."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def test_what_cannot_be_started_is_one_line(
     model: str, capsys: pytest.CaptureFixture[str], flags: list[str], line: str
 ) -> None:
     assert main(["serve", *([] if "--model" in flags else ["--model", model]), *flags]) == 2
-    told = capsys.readouterr().err
-    assert line in told and told.count("\n") == 1
+    complaint = capsys.readouterr().err
+    assert line in complaint and complaint.count("\n") == 1
 
 
 def test_a_port_that_is_taken_is_one_line(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -41,7 +41,7 @@ def networks(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def surroundings(models: Path, networks: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def only_the_test_model(models: Path, networks: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only our own model is installed, and the user's cache is left alone."""
     monkeypatch.setenv("DENSEVID_MODELS", str(models))
     monkeypatch.setenv("DENSEVID_CACHE", str(networks))

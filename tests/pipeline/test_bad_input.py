@@ -1,4 +1,4 @@
-"""Everything that people hand over: one line that says what is wrong, exit code 2, and never a traceback."""
+"""Bad input of every kind: one line with the reason, a clear exit code, never a traceback."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from helpers.waiting import LIMIT_SECONDS
 
 def refused(capsys: pytest.CaptureFixture[str], *words: str | Path) -> str:
     assert main(["caption", *map(str, words), "--format", "json"]) == 2
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1 and said.startswith("densevid: ") and "Traceback" not in said
-    return said
+    complaint = capsys.readouterr().err
+    assert complaint.count("\n") == 1 and complaint.startswith("densevid: ") and "Traceback" not in complaint
+    return complaint
 
 
 def noisy(path: Path) -> bytes:
@@ -113,16 +113,16 @@ def test_an_empty_name_is_not_this_folder(name, capsys) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "flags", "said"),
+    ("arguments", "flags", "complaint"),
     [
         ({"top": 0}, ["--top", "0"], "{}top must be at least 1, got 0"),
         ({"top": 3, "dense": True}, ["--top", "3", "--dense"], "{0}top and {0}dense exclude each other"),
     ],
 )
-def test_python_reads_of_arguments_and_the_command_line_of_flags(arguments, flags, said, clip, capsys) -> None:
-    with pytest.raises(InputError, match=f"^{said.format('')}"):
+def test_python_names_arguments_and_the_command_line_flags(arguments, flags, complaint, clip, capsys) -> None:
+    with pytest.raises(InputError, match=f"^{complaint.format('')}"):
         densevid.caption(clip, **arguments)
-    assert refused(capsys, clip, *flags).startswith(f"densevid: {said.format('--')}")
+    assert refused(capsys, clip, *flags).startswith(f"densevid: {complaint.format('--')}")
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
@@ -164,9 +164,9 @@ def test_what_may_not_be_looked_at_is_one_failure_each(tmp_path, clip) -> None:
         (tmp_path / folder).chmod(mode)
     names = ["open", "closed", "listed", "closed/a.mp4", "store", "n" * 5000]
     done = run_as_ordinary_user(["caption", *(tmp_path / name for name in names), "--out", tmp_path / "out"])
-    said = done.stderr.replace(f"densevid: {tmp_path}/", "").splitlines()
+    complaint = done.stderr.replace(f"densevid: {tmp_path}/", "").splitlines()
     assert done.returncode == 1 and (tmp_path / "out" / "good.densevid.html").is_file()
-    assert sorted(line[:70] for line in said) == [
+    assert sorted(line[:70] for line in complaint) == [
         "closed/a.mp4: cannot be read (Permission denied)",
         "closed: the folder cannot be read (Permission denied)",
         "listed/a.mp4: cannot be read (Permission denied)",
@@ -183,8 +183,8 @@ def test_all_of_them_in_one_folder_and_the_good_one_is_captioned(tmp_path, clip,
     (tmp_path / "whole.mp4").unlink()
     shutil.copy(clip, tmp_path / "good.mp4")
     assert main(["caption", str(tmp_path), "--out", str(tmp_path / "out")]) == 1
-    said = capsys.readouterr()
-    assert said.err.count("\n") == 5 and "1 of 6 videos captioned" in said.out
+    printed = capsys.readouterr()
+    assert printed.err.count("\n") == 5 and "1 of 6 videos captioned" in printed.out
     assert (tmp_path / "out" / "good.densevid.html").is_file()
 
 
@@ -192,15 +192,15 @@ def test_what_can_be_read_of_a_cut_mkv_is_captioned_and_the_loss_is_told(tmp_pat
     whole = noisy(tmp_path / "whole.mkv")
     (tmp_path / "cut.mkv").write_bytes(whole[: len(whole) * 6 // 10])
     assert main(["caption", str(tmp_path / "cut.mkv")]) == 1
-    said = capsys.readouterr().err
-    assert "could not be read" in said and said.count("\n") == 1
+    complaint = capsys.readouterr().err
+    assert "could not be read" in complaint and complaint.count("\n") == 1
     assert "could not be read" in (tmp_path / "cut.densevid.json").read_text()
     page = (tmp_path / "cut.densevid.html").read_text()
     assert re.search(r"class=\"notice\".{0,600}could not be read", page, re.DOTALL)
 
 
 def field(content: bytes, box: bytes, offset: int, value: bytes) -> bytes:
-    """An mp4 whose first box of that type says something else."""
+    """An mp4 whose first box of that type holds another value."""
     at = content.index(box) + 4 + offset
     return content[:at] + value + content[at + len(value) :]
 
@@ -220,7 +220,7 @@ def test_an_absurd_declared_duration_is_not_believed(tmp_path, capsys) -> None:
 
 @pytest.mark.parametrize("size", [b"\xff\xff\xff\xff", b"\x00\x00\x00\x00"])
 def test_an_absurd_declared_size_takes_no_memory(size, tmp_path, capsys) -> None:
-    """65535 x 65535 (or no) pixels in the sample description: the pictures say what they really are."""
+    """65535 x 65535 (or no) pixels in the sample description: the pictures have their real size."""
     (tmp_path / "size.mp4").write_bytes(field(noisy(tmp_path / "whole.mp4"), b"avc1", 24, size))
     assert main(["caption", str(tmp_path / "size.mp4"), "--format", "json"]) == 0
     assert capsys.readouterr().err == ""
@@ -239,8 +239,8 @@ def test_corrupt_bytes_in_the_middle_cost_only_themselves(ending, tmp_path, caps
     (tmp_path / f"hurt.{ending}").write_bytes(content)
     words = ["caption", str(tmp_path / f"hurt.{ending}"), "--format", "html,vtt,json,mp4"]
     code = main(words)
-    said = capsys.readouterr().err
-    assert code == int("could not be read" in said) and "Traceback" not in said and said.count("\n") <= 1
+    complaint = capsys.readouterr().err
+    assert code == int("could not be read" in complaint) and "Traceback" not in complaint and complaint.count("\n") <= 1
     details = json.loads((tmp_path / "hurt.densevid.json").read_text())["details"]["hurt"]
     assert details["duration"] > 3.0
 
@@ -267,12 +267,15 @@ def test_a_video_that_begins_in_the_middle_becomes_an_mp4(tmp_path, capsys) -> N
     with av.open(str(path)) as source, av.open(str(tmp_path / "late.mkv"), "w") as target:
         stream = target.add_stream_from_template(source.streams.video[0])
         for packet in source.demux(video=0):
-            if packet.dts is not None:  # the first of such a file do not say
+            if packet.dts is not None:  # the first of such a file have none
                 packet.stream = stream
                 target.mux(packet)
     assert main(["caption", str(tmp_path / "late.mkv"), "--format", "json,mp4"]) == 1
-    said = capsys.readouterr().err
-    assert "late.mkv: about 1.1 seconds of the 2.9 it declares could not be read" in said and said.count("\n") == 1
+    complaint = capsys.readouterr().err
+    assert (
+        "late.mkv: about 1.1 seconds of the 2.9 it declares could not be read" in complaint
+        and complaint.count("\n") == 1
+    )
     with av.open(str(tmp_path / "late.densevid.mp4")) as made, av.open(str(tmp_path / "late.mkv")) as late:
         assert len(list(made.decode(video=0))) == len(list(late.decode(video=0))) > 40
 
@@ -334,8 +337,8 @@ def test_flags(flags, message, tmp_path, clip, capsys) -> None:
     (tmp_path / "file").write_text("mine")
     words = [str(tmp_path / "file") if word == "FILE" else word for word in flags]
     assert main(["caption", str(clip), *words]) == 2
-    said = capsys.readouterr().err
-    assert message in said and said.count("\n") == 1
+    complaint = capsys.readouterr().err
+    assert message in complaint and complaint.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -358,8 +361,8 @@ def test_a_model_that_cannot_read_videos(tmp_path, clip, models, capsys) -> None
     shutil.copytree(models / "tiny", tmp_path / "model")
     (tmp_path / "model" / "features.toml").write_text('name = "resnet200"\n')
     two = [shutil.copy(clip, tmp_path / name) for name in ("a.mp4", "b.mp4")]
-    said = refused(capsys, *two, "--model", tmp_path / "model")
-    assert "give it a feature store" in said
+    complaint = refused(capsys, *two, "--model", tmp_path / "model")
+    assert "give it a feature store" in complaint
 
 
 def test_without_matplotlib_explain_is_refused_before_the_work(clip, tmp_path, monkeypatch, capsys) -> None:
@@ -375,8 +378,8 @@ def test_no_model_at_all(clip, tmp_path, monkeypatch, capsys) -> None:
 
 def test_a_place_that_cannot_be_written(clip, tmp_path, capsys) -> None:
     (tmp_path / "clip.densevid.json").mkdir()
-    said = refused(capsys, shutil.copy(clip, tmp_path / "clip.mp4"))
-    assert "it is a folder; give another place with --out DIR" in said
+    complaint = refused(capsys, shutil.copy(clip, tmp_path / "clip.mp4"))
+    assert "it is a folder; give another place with --out DIR" in complaint
 
 
 def test_every_failure_names_its_video(clip, tmp_path, capsys) -> None:
@@ -384,8 +387,8 @@ def test_every_failure_names_its_video(clip, tmp_path, capsys) -> None:
     (tmp_path / "spans.json").write_text('{"other": {"timestamps": [[0, 1]]}}')
     videos = [str(shutil.copy(clip, tmp_path / f"{name}.mp4")) for name in ("a", "it", "s")]
     assert main(["caption", *videos, "--segments", str(tmp_path / "spans.json")]) == 2
-    said = capsys.readouterr().err.splitlines()
-    assert said == [f"densevid: {video}: the segments file does not name it" for video in videos]
+    complaint = capsys.readouterr().err.splitlines()
+    assert complaint == [f"densevid: {video}: the segments file does not name it" for video in videos]
 
 
 def test_names_cannot_act_upon_the_terminal(clip, tmp_path, capsys) -> None:
@@ -394,7 +397,7 @@ def test_names_cannot_act_upon_the_terminal(clip, tmp_path, capsys) -> None:
     (tmp_path / "c\x07\n.mp4").write_text("no video")
     assert main(["caption", str(tmp_path)]) == 1
     assert main(["caption", str(odd)]) == 0
-    said = capsys.readouterr()
-    assert "\x1b" not in said.out + said.err and "\x07" not in said.out + said.err
-    assert said.err == f"densevid: {tmp_path}/c? .mp4: not a video (no format is recognised)\n"
-    assert f"  {tmp_path}/a?[31m?b.densevid.html\n" in said.out
+    printed = capsys.readouterr()
+    assert "\x1b" not in printed.out + printed.err and "\x07" not in printed.out + printed.err
+    assert printed.err == f"densevid: {tmp_path}/c? .mp4: not a video (no format is recognised)\n"
+    assert f"  {tmp_path}/a?[31m?b.densevid.html\n" in printed.out

@@ -1,4 +1,4 @@
-"""The model inside the package: it is the default, says where it comes from, and tells no story of black."""
+"""The model inside the package: it is the default, names its origin, and finds no event in black frames."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_BYTES = 16_000_000
 
 
 @pytest.fixture(autouse=True)
-def only_the_package(surroundings: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def only_the_package(only_the_test_model: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DENSEVID_MODELS")
 
 
@@ -41,4 +41,4 @@ def test_of_nothing_it_tells_nothing(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert densevid.caption(black.file) == []
     assert main(["caption", str(black.file)]) == 0
     assert "nothing in it that the model is confident about" in capsys.readouterr().out
-    assert densevid.load().caption(black.file, top=1), "unless it is asked for its best guess"
+    assert densevid.load().caption(black.file, top=1), "unless its best guess is wanted"

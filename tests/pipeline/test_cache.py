@@ -86,8 +86,11 @@ def test_without_a_cache_nothing_is_kept(video, fresh_cache) -> None:
 def test_a_limit_that_is_no_number_is_told_before_the_work(limit, video, fresh_cache, monkeypatch, capsys) -> None:
     monkeypatch.setenv("DENSEVID_CACHE_BYTES", limit)
     assert main(["caption", str(video), "--format", "json"]) == 2
-    said = capsys.readouterr().err
-    assert said.startswith("densevid: DENSEVID_CACHE_BYTES must be a whole number of bytes") and said.count("\n") == 1
+    complaint = capsys.readouterr().err
+    assert (
+        complaint.startswith("densevid: DENSEVID_CACHE_BYTES must be a whole number of bytes")
+        and complaint.count("\n") == 1
+    )
     assert not (fresh_cache / "features").exists()
 
 

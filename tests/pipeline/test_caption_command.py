@@ -75,10 +75,10 @@ def test_every_format(video, tmp_path) -> None:
 
 def test_top_and_dense(video, tmp_path) -> None:
     counts = {}
-    for name, flags in {"usual": [], "top": ["--top", "1"], "dense": ["--dense"]}.items():
+    for name, flags in {"default": [], "top": ["--top", "1"], "dense": ["--dense"]}.items():
         assert main(["caption", str(video), "--out", str(tmp_path / name), "--format", "json", *flags]) == 0
         counts[name] = len(spans(tmp_path / name / "clip.densevid.json"))
-    assert counts["top"] == 1 <= counts["usual"] <= counts["dense"] and counts["dense"] > 1
+    assert counts["top"] == 1 <= counts["default"] <= counts["dense"] and counts["dense"] > 1
 
 
 def test_of_events_that_start_together_the_longer_comes_first(video, tmp_path) -> None:
@@ -111,9 +111,9 @@ def test_a_folder_goes_on_past_failures_and_has_an_index(tmp_path, clip, capsys)
     shutil.copy(clip, folder / "deep" / "b.mp4")
     (folder / "broken.mp4").write_text("this is no video\n" * 100)
     assert main(["caption", str(folder), "--out", str(tmp_path / "out")]) == 1
-    said = capsys.readouterr()
-    assert said.err.count("\n") == 1 and "broken.mp4: not a video (no format is recognised)" in said.err
-    assert "broken: failed" in said.out and "2 of 3 videos captioned" in said.out
+    printed = capsys.readouterr()
+    assert printed.err.count("\n") == 1 and "broken.mp4: not a video (no format is recognised)" in printed.err
+    assert "broken: failed" in printed.out and "2 of 3 videos captioned" in printed.out
     index = (tmp_path / "out" / "index.densevid.html").read_text()
     assert "<i>" not in index and "a &lt;i&gt;name" in index and "./a%20%3Ci%3Ename.densevid.html" in index
     assert (tmp_path / "out" / "b.densevid.html").is_file()
@@ -179,13 +179,13 @@ def test_progress_for_programs(video, fresh_cache) -> None:
 
 
 def test_events_are_chosen_before_sentences_are_said_and_both_are_told(video, fresh_cache) -> None:
-    told: list[tuple[str, float]] = []
+    calls: list[tuple[str, float]] = []
     densevid.load().caption_file(
-        video, "clip", EventRequest(dense=True), lambda stage, done: told.append((stage, done))
+        video, "clip", EventRequest(dense=True), lambda stage, done: calls.append((stage, done))
     )
-    sentences = [done for stage, done in told if stage == "sentences"]
+    sentences = [done for stage, done in calls if stage == "sentences"]
     assert 0 < sentences[0] < 1 and sentences == sorted(sentences) and sentences[-1] == 1
-    assert told.index(("events", 1.0)) < told.index(("sentences", sentences[0]))
+    assert calls.index(("events", 1.0)) < calls.index(("sentences", sentences[0]))
 
 
 def test_a_title_is_what_the_files_call_the_video(video, tmp_path, capsys) -> None:
@@ -291,8 +291,8 @@ def test_where_nothing_is_confident_the_timeline_is_empty_and_says_so(video, mod
     config.write_text(settings)
     formats = "html,vtt,srt,json,chapters,csv,mp4"
     assert main(["caption", str(video), "--model", str(tmp_path / "model"), "--format", formats]) == 0
-    said = capsys.readouterr().out
-    assert "nothing in it that the model is confident about; --top 3 shows the best all the same" in said
+    printed = capsys.readouterr().out
+    assert "nothing in it that the model is confident about; --top 3 shows the best all the same" in printed
     assert "--top 3" in (video.parent / "clip.densevid.html").read_text()
     assert (video.parent / "clip.densevid.chapters.txt").read_text() == ""
     assert spans(video.parent / "clip.densevid.json") == []
@@ -317,15 +317,15 @@ def test_given_segments_of_a_long_video_are_read_where_they_are() -> None:
 
 
 def test_references_stand_beside_what_the_model_says(video, tmp_path, capsys) -> None:
-    told = {"clip": {"duration": 6.0, "timestamps": [[0, 3], [2, 6]], "sentences": ["a <i>dog</i>", "a cat"]}}
-    (tmp_path / "val.json").write_text(json.dumps(told))
+    annotations = {"clip": {"duration": 6.0, "timestamps": [[0, 3], [2, 6]], "sentences": ["a <i>dog</i>", "a cat"]}}
+    (tmp_path / "val.json").write_text(json.dumps(annotations))
     words = ["--references", str(tmp_path / "val.json"), "--explain", "--format", "html,json"]
     assert main(["caption", str(video), *words]) == 0
     page = (tmp_path / "clip.densevid.html").read_text()
     assert page.count('class="badge">reference') == 2 and "a &lt;i&gt;dog" in page and "Of 2 references" in page
     assert len(list(tmp_path.glob("clip.densevid.*.png"))) == 5
-    said = [event.sentence for event in read_events(tmp_path / "clip.densevid.json")["clip"]]
-    assert said and "a cat" not in said, "predictions alone are the model's"
+    sentences = [event.sentence for event in read_events(tmp_path / "clip.densevid.json")["clip"]]
+    assert sentences and "a cat" not in sentences, "predictions alone are the model's"
     other = shutil.copy(video, tmp_path / "other.mp4")
     capsys.readouterr()
     assert main(["caption", str(other), *words]) == 0

@@ -50,10 +50,10 @@ def value_of(cell: str, names: dict[str, Any]) -> Any:
 def test_every_format_is_told_and_no_other() -> None:
     """In the table of the documentation with the endings of its files, in the help, and after --format."""
     rows = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \| (`[^|]*`) \|", (DOCS / "caption.md").read_text(), re.MULTILINE)
-    told = {name: endings for names, endings in rows for name in re.findall(r"`(\w+)`", names)}
-    assert told.keys() == WRITERS.keys()
+    listed = {name: endings for names, endings in rows for name in re.findall(r"`(\w+)`", names)}
+    assert listed.keys() == WRITERS.keys()
     for name, (endings, _) in WRITERS.items():
-        assert all(f"`.{ending}`" in told[name] for ending in endings), name
+        assert all(f"`.{ending}`" in listed[name] for ending in endings), name
     paragraph = re.search(r"^Formats: .*?(?=^\S+ and results are kept)", caption.__doc__ or "", re.M | re.S)
     assert paragraph and all(re.search(rf"\b{name}\b", paragraph[0]) for name in WRITERS)
     parser = argparse.ArgumentParser()

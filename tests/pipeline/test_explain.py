@@ -94,22 +94,22 @@ def test_where_there_is_nothing_to_explain_a_line_says_so(tmp_path, capsys) -> N
     """The shortest anchor has two steps, of half a second."""
     short = make_video(tmp_path / "short.mp4", constant(0.4))
     assert main(["caption", str(short), "--explain", "--format", "html"]) == 0
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1 and "short.mp4: there is nothing to explain" in said
+    text = capsys.readouterr().err
+    assert text.count("\n") == 1 and "short.mp4: there is nothing to explain" in text
 
 
 def described(page: Path, figure: str) -> str:
-    """What a page says of a figure."""
+    """The description of a figure in a page."""
     return html.unescape(page.read_text().split(f"<strong>{figure}")[1].split("</figcaption>")[0])
 
 
-@pytest.mark.parametrize("asked", [[], ["--top", "3"], ["--dense"]], ids=str)
-def test_explain_shows_the_surest_event_of_the_timeline_by_the_number_of_the_page(video, asked) -> None:
-    assert main(["caption", str(video), *asked, "--explain", "--format", "html,json"]) == 0
+@pytest.mark.parametrize("flags", [[], ["--top", "3"], ["--dense"]], ids=str)
+def test_explain_shows_the_surest_event_of_the_timeline_by_the_number_of_the_page(video, flags) -> None:
+    assert main(["caption", str(video), *flags, "--explain", "--format", "html,json"]) == 0
     surest = max(read_events(video.parent / "clip.densevid.json")["clip"], key=lambda event: event.score)
     percent = f"{round(100 * surest.score)}% sure"
-    said = described(video.parent / "clip.densevid.html", "Where each word looked.")
-    assert said.index(f"“{surest.sentence}”") < said.index(percent), "the first is the surest"
+    text = described(video.parent / "clip.densevid.html", "Where each word looked.")
+    assert text.index(f"“{surest.sentence}”") < text.index(percent), "the first is the surest"
     assert f"({percent}" in described(video.parent / "clip.densevid.html", "Event masks.")
 
 

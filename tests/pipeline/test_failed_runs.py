@@ -1,4 +1,4 @@
-"""Runs that a full disk, a place that cannot be written or a signal ends: what was done stays, and why is told."""
+"""Runs ended by a full disk, a closed folder or a signal: what was done stays, and a line gives the reason."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def start(*words: str | Path, held: bool = False, **options: object) -> subproce
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)  # type: ignore[call-overload]
 
 
-def said_on_a_full_disk(*words: str | Path) -> list[str]:
+def lines_on_a_full_disk(*words: str | Path) -> list[str]:
     """The lines of a run that may write 9,000 bytes a file; its exit code is 2."""
     resource = pytest.importorskip("resource")
     limits = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000))}
     process = start(*words, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}, **limits)
-    _, said = process.communicate(timeout=LIMIT_SECONDS)
-    assert process.returncode == 2, said
-    return said.splitlines()
+    _, complaint = process.communicate(timeout=LIMIT_SECONDS)
+    assert process.returncode == 2, complaint
+    return complaint.splitlines()
 
 
 def no_video(folder: Path) -> Path:
@@ -58,13 +58,13 @@ def no_video(folder: Path) -> Path:
 @pytest.mark.parametrize("flags", [[], ["--format", "mp4"], ["--format", "mp4", "--burn"]])
 def test_a_full_disk_is_one_line_no_fault_of_the_video_and_the_end(flags, clip, tmp_path) -> None:
     two = [shutil.copy(clip, tmp_path / name) for name in ("a.mp4", "b.mp4")]
-    (said,) = said_on_a_full_disk(*two, *flags, *(["--progress", "none"] if flags else []))
-    assert "a: File too large; free some space and give the same command again" in said
+    (complaint,) = lines_on_a_full_disk(*two, *flags, *(["--progress", "none"] if flags else []))
+    assert "a: File too large; free some space and give the same command again" in complaint
     assert sorted(file.name for file in tmp_path.iterdir()) == ["a.mp4", "b.mp4"], "nothing half-written"
 
 
-def test_what_failed_before_the_disk_was_full_is_told(clip, tmp_path) -> None:
-    first, second = said_on_a_full_disk(no_video(tmp_path), shutil.copy(clip, tmp_path / "z.mp4"), "--format", "html")
+def test_what_failed_before_the_disk_was_full_is_reported(clip, tmp_path) -> None:
+    first, second = lines_on_a_full_disk(no_video(tmp_path), shutil.copy(clip, tmp_path / "z.mp4"), "--format", "html")
     assert "notes.mp4: not a video" in first
     assert "z: File too large; free some space and give the same command again" in second
 
@@ -73,8 +73,10 @@ def test_an_index_that_cannot_be_written_is_one_more_failure(clip, tmp_path, cap
     (tmp_path / "index.densevid.json").mkdir()
     videos = [shutil.copy(clip, tmp_path / "a.mp4"), no_video(tmp_path)]
     assert main(["caption", *map(str, videos), "--format", "json"]) == 1
-    said = capsys.readouterr().err.splitlines()
-    assert len(said) == 2 and "index.densevid.json: it is a folder" in said[0] and "notes.mp4: not a video" in said[1]
+    lines = capsys.readouterr().err.splitlines()
+    assert (
+        len(lines) == 2 and "index.densevid.json: it is a folder" in lines[0] and "notes.mp4: not a video" in lines[1]
+    )
     assert (tmp_path / "a.densevid.json").is_file()
 
 
@@ -87,8 +89,8 @@ def test_after_an_interrupt_or_a_kill_it_goes_on_where_it_was(stop, code, tmp_pa
     process = start(folder, "--format", "json", held=True)
     wait_until((folder / "1.densevid.json").exists, process)
     process.send_signal(stop)
-    _, said = process.communicate(timeout=LIMIT_SECONDS)
-    assert process.returncode == code and "Traceback" not in said
+    _, complaint = process.communicate(timeout=LIMIT_SECONDS)
+    assert process.returncode == code and "Traceback" not in complaint
     decoded: list[object] = []
     whole = VideoSteps
 

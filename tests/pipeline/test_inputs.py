@@ -130,4 +130,4 @@ def test_a_folder_of_our_own_videos_alone_says_so(tmp_path, clip, capsys) -> Non
     shutil.copy(clip, tmp_path / "a.densevid.mp4")
     assert main(["caption", str(tmp_path)]) == 2
     assert capsys.readouterr().err == f"densevid: {tmp_path}: holds no videos but those that densevid wrote\n"
-    assert main(["caption", str(tmp_path / "a.densevid.mp4"), "--format", "json"]) == 0, "it was asked for"
+    assert main(["caption", str(tmp_path / "a.densevid.mp4"), "--format", "json"]) == 0, "it was named"

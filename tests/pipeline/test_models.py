@@ -41,8 +41,8 @@ def test_from_python(clip: Path) -> None:
     model = densevid.load()
     assert model.caption(str(clip)) == events == densevid.load("tiny").caption(clip)
     assert len(model.caption(clip, top=1)) == 1
-    (told,) = model.caption(clip, segments=[(1.0, 2.0)])
-    assert (told.start, told.end) == (1.0, 2.0) and densevid.caption(clip, segments=[(1.0, 2.0)]) == [told]
+    (event,) = model.caption(clip, segments=[(1.0, 2.0)])
+    assert (event.start, event.end) == (1.0, 2.0) and densevid.caption(clip, segments=[(1.0, 2.0)]) == [event]
     track = extract(clip, backbone="appearance")
     assert model.caption(track) == events
     for video in (clip, track):
@@ -53,7 +53,7 @@ def test_from_python(clip: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "complaint"),
     [
         ({"top": "3"}, "top must be a whole number, got '3'"),
         ({"top": 2.5}, "top must be a whole number, got 2.5"),
@@ -65,8 +65,8 @@ def test_from_python(clip: Path) -> None:
         ({"segments": [(0.0, float("nan"))]}, "segments must satisfy"),
     ],
 )
-def test_arguments_that_are_none(arguments, said, clip: Path) -> None:
-    with pytest.raises(InputError, match=f"^{said}"):
+def test_arguments_that_are_none(arguments, complaint, clip: Path) -> None:
+    with pytest.raises(InputError, match=f"^{complaint}"):
         densevid.load().caption(clip, **arguments)
 
 
@@ -79,8 +79,8 @@ def test_what_is_no_video_and_a_device_that_is_none() -> None:
 
 def test_numbers_of_numpy_become_plain_ones(clip: Path) -> None:
     model = densevid.load()
-    (told,) = model.caption(clip, segments=np.array([[1.0, 2.5]], np.float32))
-    assert (told.start, told.end) == (1.0, 2.5) and type(told.start) is float
+    (event,) = model.caption(clip, segments=np.array([[1.0, 2.5]], np.float32))
+    assert (event.start, event.end) == (1.0, 2.5) and type(event.start) is float
     assert model.caption(clip, top=np.int64(1)) == model.caption(clip, top=1)
 
 
@@ -89,18 +89,18 @@ def test_what_could_not_be_read_is_a_warning(tmp_path: Path) -> None:
     whole = make_video(tmp_path / "whole.mkv", constant(4.0), picture=lambda n: noise[n % 4]).read_bytes()
     (tmp_path / "cut.mkv").write_bytes(whole[: len(whole) * 6 // 10])
     for caption in (densevid.caption, densevid.load().caption):
-        with pytest.warns(UserWarning, match=r"^cut\.mkv: .*could not be read") as told:
+        with pytest.warns(UserWarning, match=r"^cut\.mkv: .*could not be read") as warned:
             assert caption(tmp_path / "cut.mkv")
-        assert told[0].filename == __file__
+        assert warned[0].filename == __file__
 
 
 CURVE = 'names = ["%s"]\nweights = [1.0]\nbias = 0.0\n'
-ASKS = f"[proposal]\n{CURVE % 'logit'}[event]\n{CURVE % 'confidence'}[happening]\n{CURVE % 'happening'}"
+CONDITIONS = f"[proposal]\n{CURVE % 'logit'}[event]\n{CURVE % 'confidence'}[happening]\n{CURVE % 'happening'}"
 
 
 @pytest.mark.parametrize(
     ("curves", "wrong"),
-    [("", "calibration.toml: a curve needs names"), (ASKS, "the model's calibration uses actionness")],
+    [("", "calibration.toml: a curve needs names"), (CONDITIONS, "the model's calibration uses actionness")],
 )
 def test_a_wrong_calibration_is_the_models_fault_and_told_before_any_video(
     curves: str, wrong: str, clip: Path, models: Path, tmp_path: Path, monkeypatch, capsys
@@ -110,8 +110,8 @@ def test_a_wrong_calibration_is_the_models_fault_and_told_before_any_video(
     monkeypatch.setattr("densevid.video.extract.Extractor.extract", None)
     two = [str(shutil.copy(clip, tmp_path / name)) for name in ("a.mp4", "b.mp4")]
     assert main(["caption", *two, "--model", str(tmp_path / "model"), "--no-cache"]) == 2
-    said = capsys.readouterr().err
-    assert said.startswith(f"densevid: {tmp_path / 'model'}: {wrong}") and said.count("\n") == 1
+    complaint = capsys.readouterr().err
+    assert complaint.startswith(f"densevid: {tmp_path / 'model'}: {wrong}") and complaint.count("\n") == 1
     with pytest.raises(InputError, match=wrong):
         densevid.load(tmp_path / "model")
 
@@ -220,10 +220,10 @@ def test_a_model_trained_on_a_reduced_store_captions_a_video_file(clip: Path, tm
     videos = [str(tmp_path / f"{number}.mp4") for number in range(3)]
     extract_flags = ["--out", str(tmp_path / "store"), "--backbone", "appearance", "--workers", "1", "--reduce", "6"]
     assert main(["extract", *videos, *extract_flags]) == 0
-    told = {
+    annotations = {
         str(n): {"duration": 6.0, "timestamps": [[0, 3], [2, 6]], "sentences": ["a dog", "a cat"]} for n in range(3)
     }
-    (tmp_path / "train.json").write_text(json.dumps(told))
+    (tmp_path / "train.json").write_text(json.dumps(annotations))
     settings = ["model.width=16", "model.hidden=16", "model.heads=2", "model.layers=1", "model.window=16"]
     settings += ["model.kernels=[4,8]", 'features.streams=["appearance"]', "features.widths=[6]"]
     settings += ["features.min_word_count=1", "training.epochs=1", "training.batch_size=3"]
@@ -260,8 +260,8 @@ def test_a_reduced_model_of_our_own(clip: Path, tmp_path: Path) -> None:
     model = densevid.load(folder)
     assert model.caption(clip) == model.caption(extract(clip, backbone=backbone))
     unreduced = extract(clip, backbone="appearance")
-    told = model.caption(unreduced)
-    assert [event.sentence for event in told] == [event.sentence for event in model.caption(clip)]
+    events = model.caption(unreduced)
+    assert [event.sentence for event in events] == [event.sentence for event in model.caption(clip)]
     assert len(model.caption(unreduced, segments=[(1, 2)])) == 1
     with pytest.raises(InputError, match="made with recipe appearance-"):
         model.caption(extract(clip, backbone="appearance", seconds_per_step=1.0))

@@ -38,7 +38,7 @@ def test_what_is_read(name: str, text: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "said"),
+    ("name", "text", "complaint"),
     [
         ("spans.txt", "0,5 3,5\n", "line 1: expected a start and a later end, got '0,5 3,5'"),
         ("spans.txt", "1 2\n0 5 6 7 8\n", "line 2: expected"),
@@ -59,11 +59,11 @@ def test_what_is_read(name: str, text: str, tmp_path: Path) -> None:
         ("spans.json", "{", "not valid JSON"),
     ],
 )
-def test_what_is_refused(name: str, text: str, said: str, tmp_path: Path) -> None:
+def test_what_is_refused(name: str, text: str, complaint: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text(text)
     with pytest.raises(InputError) as refused:
         read_spans(tmp_path / name, ["v"])
-    assert said in str(refused.value) and str(tmp_path / name) in str(refused.value)
+    assert complaint in str(refused.value) and str(tmp_path / name) in str(refused.value)
 
 
 @pytest.mark.parametrize("ending", ["json", "vtt", "srt", "csv"])
