@@ -1,4 +1,4 @@
-"""The authors' released weights (a bare state_dict) become a densevid model folder."""
+"""Import the authors' released weights, a bare state_dict, as a densevid model: `densevid import-released`."""
 
 from __future__ import annotations
 
@@ -66,7 +66,21 @@ def import_released(
     settings: Iterable[str] = (),
     report: Callable[[str], None] = lambda line: None,
 ) -> LoadedModel:
-    """Read the release's weights and word list; the settings are the preset's, then the release's, then `settings`."""
+    """Read the authors' released weights and word list.
+
+    Args:
+        weights: A `.t7` or `.pth` file.
+        words: The word list that belongs to them.
+        preset: The settings to begin with; those of the release come on top.
+        settings: More settings, `key=value`.
+        report: Receives a line where something is left out.
+
+    Returns:
+        The model; `save_model` writes it as a folder.
+
+    Raises:
+        InputError: A file is unreadable, or weights, words and settings do not fit together.
+    """
     where = str(weights)
     state = one_encoder(read_state_dict(weights), where)
     vocabulary = read_word_list(words)

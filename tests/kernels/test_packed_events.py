@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from densevid.kernels.fused import Fused
-from densevid.kernels.packed_encoder import EventEncoder, RecurrentEventEncoder
-from densevid.kernels.packed_events import Packing, pack, plan
+from densevid.kernels.packed_events import EventEncoder, Packing, RecurrentEventEncoder, pack, plan
 from densevid.kernels.word_decoder import WordDecoder
 from densevid.model.caption_decoder import SelfAttentionDecoder
 from densevid.model.masked_transformer import EncodedVideo, MaskedTransformer

@@ -16,7 +16,7 @@ from densevid.inference.captioner import Captioner
 from densevid.kernels.caption_generator import PackedCaptionGenerator, PackedLimits
 from densevid.kernels.cuda_graphs import GraphedDecoder, Graphs, rounded
 from densevid.kernels.fused import Fused, TritonFused
-from densevid.kernels.packed_encoder import EventEncoder
+from densevid.kernels.packed_events import EventEncoder
 from helpers.random_models import random_model, random_track
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1" and find_spec("triton") is not None

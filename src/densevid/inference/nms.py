@@ -125,7 +125,15 @@ def select(
 ) -> SelectionAttempt:
     """The paper's selection; intervals are cut to their video, and anchors that reach beyond it take no part.
 
-    With `allow_sync = False` the host reads nothing from the device, and unused places are not cut off.
+    Args:
+        proposals: Every anchor of every video.
+        lengths: How long the videos are.
+        config: The thresholds and counts.
+        allow_sync: Whether the host may read from the device: to take more candidates where the first are too few, and
+            to cut off unused places.
+
+    Returns:
+        The selection, and whether it is final.
     """
     steps_B1 = lengths.to(proposals.offsets_BA2.dtype).steps_B[:, None]
     clipped_BA2 = torch.minimum(proposals.intervals_BA2.clamp(min=0), steps_B1[..., None])
@@ -162,7 +170,7 @@ def released_end(steps: int, seconds_per_step: float) -> float:
 def select_released(
     proposals: Proposals, lengths: Lengths, config: InferenceConfig, *, allow_sync: bool = True
 ) -> SelectionAttempt:
-    """The release's selection; `lengths.end_B` holds the mixed-up units of `released_end`.
+    """The release's selection, with the arguments of `select`; `lengths.end_B` has the mixed units of `released_end`.
 
     Kernels longer than the video take no part. Its minimum of 50 never has an effect, so `min_proposals` has none here.
     """

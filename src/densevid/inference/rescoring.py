@@ -75,7 +75,17 @@ class Changes:
 def refine_boundaries(
     proposals: Proposals, features_BTF: Tensor, read_B: Tensor, settings: InferenceConfig
 ) -> Proposals:
-    """The proposals with their borders at changes of the features; `read_B` steps of each video count."""
+    """Move the borders of proposals to changes of the features, where `inference.border_reach` is set.
+
+    Args:
+        proposals: Every anchor of every video.
+        features_BTF: The videos in the similarity space.
+        read_B: How many steps of each video count.
+        settings: `border_reach` and `border_weight`.
+
+    Returns:
+        The proposals with moved intervals, and factors of their scores with `border_weight`.
+    """
     reach, weight = settings.border_reach, settings.border_weight
     if not reach or not len(proposals.anchors_A2):
         return proposals
@@ -138,7 +148,18 @@ LENGTH_POWER = 0.25
 def rescore_by_contrast(
     selection: Selection, features_BTF: Tensor, steps_B: Tensor, window: int, weight: float
 ) -> Selection:
-    """The selection with scores that count contrast, best first; `steps_B` steps of each video count."""
+    """Multiply scores by a power of contrast, and sort again.
+
+    Args:
+        selection: The selected events.
+        features_BTF: The videos in the similarity space.
+        steps_B: How many steps of each video count.
+        window: The model's window, in steps.
+        weight: The power; 0 changes nothing.
+
+    Returns:
+        The selection, best first; `network_BK` has the scores from before.
+    """
     if not weight:
         return selection
     if not selection.kept_BK.shape[1]:

@@ -1,7 +1,7 @@
-"""Where the time of captioning goes: its stages mark themselves, and whoever measures listens.
+"""Stage times: how long captioning spends in each stage, on the host and on the device.
 
-Without a listener a mark costs nothing. A `StageTimer` keeps what the host spent in each stage, and the time between
-marks on the device's own queue, read only when all is done, so that measuring makes nobody wait.
+Stages mark themselves with a `Stages`, which does nothing. A `StageTimer` in its place adds up the host's time in each
+stage, and the time between marks on the device's queue, read only at the end, so that measuring waits for nothing.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ Span = tuple[torch.cuda.Event, torch.cuda.Event]
 
 
 class Stages:
-    """Nobody listens."""
+    """Marks stages without measuring them."""
 
     def __call__(self, name: str) -> AbstractContextManager[None]:
-        """Everything inside belongs to the stage of that name."""
+        """A context: everything inside belongs to the stage of that name."""
         return nullcontext()
 
 
@@ -35,7 +35,7 @@ class StageTime:
 
 
 class StageTimer(Stages):
-    """Adds up what is inside each stage."""
+    """Adds up the time inside each stage."""
 
     def __init__(self, device: torch.device) -> None:
         self.on_gpu = device.type == "cuda"

@@ -1,6 +1,6 @@
 """The fast `CaptionGenerator`: packed events, a decoder that reads each memory once per word, CUDA graphs.
 
-Events are packed (`packed_events.py`), encoded (`packed_encoder.py`) and captioned, bounded numbers of steps at a time.
+Events are packed and encoded (`packed_events.py`) and captioned, bounded numbers of steps at a time.
 On a GPU with our kernels the encoder writes straight to the ragged memory that the words are generated from.
 
 One video by itself is a special case on a GPU, which there waits for the host between some two hundred small launches.
@@ -23,8 +23,15 @@ from densevid.inference.proposals import ProposalBatch, ProposalGenerator, event
 from densevid.inference.search import Beams, is_greedy
 from densevid.kernels.cuda_graphs import GraphedDecoder, Graphs, rounded
 from densevid.kernels.fused import KERNELS, Attention, Kernel, fits_ragged, fused_for
-from densevid.kernels.packed_encoder import EventEncoder, RecurrentEventEncoder, SharedSteps
-from densevid.kernels.packed_events import PackedEvents, Packing, distinct_windows, pack
+from densevid.kernels.packed_events import (
+    EventEncoder,
+    PackedEvents,
+    Packing,
+    RecurrentEventEncoder,
+    SharedSteps,
+    distinct_windows,
+    pack,
+)
 from densevid.kernels.proposal_generator import GraphedProposalGenerator
 from densevid.kernels.word_decoder import WordDecoder
 from densevid.kernels.word_state import RaggedMemory

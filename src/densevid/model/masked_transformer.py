@@ -100,7 +100,16 @@ class MaskedTransformer(nn.Module):
         return torch.ones_like(valid_BT) if self.released else valid_BT
 
     def encode(self, features_BTF: Tensor, valid_BT: Tensor, *, padded: bool = True) -> EncodedVideo:
-        """F^0 ... F^L of the whole video; `padded = False` promises that every step is valid."""
+        """Encode whole videos: F^0 ... F^L.
+
+        Args:
+            features_BTF: Features, zeros after the end of a video.
+            valid_BT: Which steps attention may look at.
+            padded: False promises that every step is valid.
+
+        Returns:
+            The embedded and the encoded videos.
+        """
         embedded_BTD = self.input_embedding(features_BTF)
         return EncodedVideo(embedded_BTD, self.encoder(embedded_BTD, valid_BT, padded=padded))
 
@@ -109,10 +118,19 @@ class MaskedTransformer(nn.Module):
         return self.proposal_decoder(video.memory.last_BTD)
 
     def event_mask(self, proposals: PickedProposals, steps: int, limit_P: Tensor) -> EventMask:
-        """f_GM (or f_M, or the plain window) of each picked proposal, for a video that ends at step `limit_P`.
+        """f_GM (or f_M, or the plain window) of picked proposals.
 
-        Without `word_gradient` what the words are read through is computed apart: the same numbers, which no word moves
-        a proposal through, while the mask loss still does; the batch norms of the mask then count a batch twice.
+        Without `word_gradient` the mask that captions are read through is computed apart: the same numbers, but the
+        caption loss does not reach the proposal, while the mask loss still does. The batch norms of the mask then count
+        a batch twice.
+
+        Args:
+            proposals: P proposals.
+            steps: How many steps the mask has.
+            limit_P: The step at which each one's video ends.
+
+        Returns:
+            The mask, with what the mask loss needs.
         """
         model = self.config.model
         reached = proposals if model.mask_gradient else proposals.detach()
@@ -131,9 +149,16 @@ class MaskedTransformer(nn.Module):
         return inside(rounded_windows(segments_P2, limit_P), steps)
 
     def focus(self, video: EncodedVideo, event_mask_PT: Tensor) -> Memory:
-        """F-hat: the video encoded again through the mask, so nothing from outside the event is left in it.
+        """F-hat: the video encoded again under its event mask, so nothing from outside the event is left in it.
 
         A recurrent encoder has its output masked instead.
+
+        Args:
+            video: One row per event.
+            event_mask_PT: The mask of each event.
+
+        Returns:
+            The memory that the caption decoder reads.
         """
         if not self.encodes_again:
             return video.memory.masked(event_mask_PT)
@@ -160,7 +185,16 @@ class MaskedTransformer(nn.Module):
     ) -> Predictions:
         """Propose everywhere and caption the proposals of given anchors, with the true words as input.
 
-        `video_P` is the row of each proposal's video; without it there is one proposal a video, in order.
+        Args:
+            features_BTF: Features, zeros after the end of a video.
+            valid_BT: Which steps attention may look at.
+            anchor_P: The anchors to caption.
+            words_PL: The words before each one to predict.
+            video_P: The row of each proposal's video; without it there is one proposal per video, in order.
+            padded: False promises that every step is valid.
+
+        Returns:
+            All that the losses need.
         """
         video = self.encode(features_BTF, valid_BT, padded=padded)
         proposals = self.propose(video)
