@@ -11,8 +11,8 @@ the same length share a batch; slots that are left over have logit -inf. Nothing
 step (a gated mask is nowhere zero) need neither: they share a batch with their equals, without any attention mask.
 
 `EventEncoder` computes what does not depend on the event once per video: embedding, positions, and, because a mask m_t
-scales a step and so commutes with a linear layer, the first layer's queries, keys and values, W (m_t x_t) = m_t (W x_t).
-Of the later layers the three projections are one product.
+scales a step and so commutes with a linear layer, the first layer's queries, keys and values: W (m_t x_t) is
+m_t (W x_t). Of the later layers the three projections are one product.
 """
 
 from __future__ import annotations
