@@ -54,7 +54,7 @@ def print_startup(scale: Scale, folder: Path | None, workers: int) -> None:
     """Make the layout, train one step of a small network on it, and print how long and how much memory that took."""
     with _folder(folder) as root:
         begun = time.perf_counter()
-        files = {split: _make_split(root, split, scale) for split in VIDEOS}
+        files = {split: make_split(root, split, scale) for split in VIDEOS}
         listing = [file.stat() for file in root.rglob("*.npy")]
         apparent = sum(file.st_size for file in listing) / 1e9
         real = sum(file.st_blocks * 512 for file in listing) / 1e9
@@ -96,8 +96,17 @@ def _print_loading(files: DataFiles, workers: int, batches: int = 12) -> None:
     print(f"loading alone, {workers} workers: {rate:.0f} samples/s of 480 x 3072 float32")
 
 
-def _make_split(root: Path, split: str, scale: Scale) -> DataFiles:
-    """The files of one split: annotations, a duration file, and two sparse arrays a video."""
+def make_split(root: Path, split: str, scale: Scale) -> DataFiles:
+    """Write the files of one split: annotations, a duration file, and two sparse arrays a video.
+
+    Args:
+        root: The folder of the layout.
+        split: `training` or `validation`.
+        scale: The annotations, and the share of all videos.
+
+    Returns:
+        The files to train or validate on.
+    """
     annotations = scale.annotations.get(split) or _generated_annotations(
         root, split, max(2, round(VIDEOS[split] * scale.share))
     )

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.startup import Scale, _make_split, print_startup
+from benchmarks.startup import Scale, make_split, print_startup
 from densevid.data.layouts import open_features
 
 
 def test_files_are_whole_but_take_no_space(tmp_path: Path) -> None:
-    files = _make_split(tmp_path, "training", Scale({}, share=0.0003))
+    files = make_split(tmp_path, "training", Scale({}, share=0.0003))
     source = open_features(files.features)
     assert source.streams == (("resnet", 2048), ("bn", 1024)) and len(source) == 3
     track = source.track(source.videos()[0])
