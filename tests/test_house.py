@@ -37,7 +37,6 @@ def test_no_modules_import_each_other_not_even_inside_functions(house: Report) -
     assert house.cycles == []
 
 
-@pytest.mark.xfail(strict=True, reason="the old words are being replaced")
 def test_no_word_of_the_old_language_is_left(house: Report) -> None:
     assert house.old_words == []
 

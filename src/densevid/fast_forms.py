@@ -1,7 +1,7 @@
 """A registry of faster forms of what `model/` and `inference/` compute; the one place that loads `densevid.kernels`.
 
 A module that has something worth speeding up offers a `FastForm` beside its plain form. `densevid.kernels` registers
-its forms when it is imported, which happens here and nowhere else, the first time that one is looked up. Without that
+its forms when it is imported, which this module alone does, the first time that one is looked up. Without that
 folder every look-up finds nothing, and the plain forms compute the same numbers, slower.
 """
 
