@@ -1,7 +1,4 @@
-"""The HTTP API in OpenAPI's words: the one description, served to programs as it is and to people by `reference.py`.
-
-The API's description as a page for people, made on the server from `api.py`: no script, nothing from outside.
-"""
+"""The HTTP API as an OpenAPI description, and the same as a page for people, made without scripts."""
 
 from __future__ import annotations
 

@@ -1,10 +1,7 @@
-"""Answers in one line of JSON to requests that are refused or fail, so that whoever sent them gets to read it.
-
-What every request passes first: is it meant for this server, does it come from our own page; and what every answer
-carries, so that a browser does nothing with it that we did not mean.
+"""Checks of every request before it is handled, headers of every answer, and errors as one line of JSON.
 
 A page of another site can make a visitor's browser send requests to a local server. It cannot read the answers, unless
-its own name is made to point here (DNS rebinding), so the Host must be ours; and it must not write, so a request that
+its name resolves to this machine (DNS rebinding), so the Host must be ours; and it must not write, so a request that
 changes something must come from our page or from no page at all.
 """
 

@@ -1,7 +1,7 @@
-"""The queue: every job there is, those that wait, the few that run, and the folder in which all of them survive.
+"""The queue: all jobs, those that wait, those that run, and the folder in which they survive a restart.
 
-A job's folder is complete before it is a job: an upload grows in `ID.part`, which becomes `ID` when it is whole. So
-what a killed server leaves behind is either a job, which the next one takes up, or a `.part`, which it removes.
+An upload grows in `ID.part`, which is renamed to `ID` when it is whole. So what a killed server leaves behind is either
+a job, which the next server takes up, or a `.part`, which it removes.
 """
 
 from __future__ import annotations

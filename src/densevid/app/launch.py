@@ -1,8 +1,8 @@
 """Start a command that dies with its parent: `python launch.py PARENT COMMAND...`, the first step of every job.
 
 A server that is killed outright cannot stop its jobs, so each job has the kernel end it, and then becomes the command.
-PARENT is the id of the process that starts it: if that has died already, there is nobody to work for. It runs by path,
-without the package, because it has nothing to import.
+PARENT is the process id of the server: if it has died already, nothing is started. The file runs by path, without the
+package, as it imports nothing of it.
 """
 
 from __future__ import annotations

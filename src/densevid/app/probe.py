@@ -1,6 +1,6 @@
-"""What an uploaded file is, before any work on it: `python -m densevid.app.probe FILE PIXELS SECONDS` prints it.
+"""Probe an uploaded file before any work on it: `python -m densevid.app.probe FILE PIXELS SECONDS`.
 
-Run as a process of its own, because a file from a stranger can crash or hang the library that reads it. Lengths are
+It runs as a process of its own, because a hostile file can crash or hang the library that reads it. Lengths are
 measured from the packets, since a header can hold anything; nothing is decoded.
 """
 

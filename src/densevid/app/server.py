@@ -1,4 +1,4 @@
-"""The HTTP face of the jobs: a page, its files, and the API that the page itself uses. `reference.py` documents it."""
+"""The HTTP server: the page, its files, and the API that the page itself uses; `api.py` documents it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A request's body becomes a file: block by block, never more than the limit, and never whole in memory.
+"""The body of a request becomes a file: block by block, within the limits, and never whole in memory.
 
-The body is the video itself, or an HTML form with the video in it; what the form calls it is only shown.
+The body is the video itself, or an HTML form with the video in it; the file name of a form is only displayed.
 """
 
 from __future__ import annotations

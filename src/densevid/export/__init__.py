@@ -1,1 +1,1 @@
-"""What people see: the timeline page, its pictures, the paper's figures for any video."""
+"""Files for people and players: the timeline page, subtitles, chapters, tables, an .mp4 and figures."""

@@ -1,6 +1,6 @@
-"""What a timeline page shows, as plain data: the caption command fills a document, `timeline_page` renders it.
+"""TimelineDocument: what a timeline page holds, as data. `pipeline/outputs.py` makes it, `timeline_page` shows it.
 
-Nothing here knows a model or a browser, so that a page can be made of predictions, of references, or of both.
+It depends on neither a model nor a browser, so that a page can show predictions, references, or both.
 """
 
 from __future__ import annotations

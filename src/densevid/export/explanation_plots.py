@@ -1,6 +1,6 @@
-"""The paper's figures of a look inside the model, as PNG: event masks, attention of words, and its entropy.
+"""The paper's qualitative figures for any video, as PNG: event masks, attention of words, and its entropy.
 
-They show events of the timeline, named as the page names them, and unsure proposals beside them.
+They show events of the timeline under the names of the page, beside proposals of low score.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""One page over many: a card per video with a picture, its timeline in small and its sentences, each a link to the
-moment in the video's own page; then what failed. Nothing is fetched, and all of it can be searched.
+"""The index over several videos: a card each with a picture, a small timeline and sentences that link into its page, and
+the failures. The page requests nothing, and all of it can be searched.
 """
 
 from __future__ import annotations

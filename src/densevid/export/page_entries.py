@@ -1,6 +1,6 @@
-"""Where events go on the page: their order in the list, and the group, lane and colour of each.
+"""The list of events on a timeline page, with the order, group, lane and colour of each.
 
-The events of a document as the list of the page: what a reader without scripts sees, and all that scripts know.
+The list is what a reader without scripts sees, and it holds all the data of the scripts.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Text from outside becomes safe HTML; the few forms that every part of the page shares.
-
-What our pages share: the files they are made of, their small pictures, and the policy that browsers hold them to.
-"""
+"""Parts that all pages share: escaping of text from outside, icons, head, and the content security policy."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Figures of a video as PNG: recall, and events beside references; `explanation_plots.py` has those of a look inside.
+"""Figures of a video as PNG: events beside references, and recall; `explanation_plots.py` has masks and attention.
 
-Each function gives a `Figure` that a timeline page can carry; `write_figures` puts them beside it as files.
-Needs matplotlib, the extra `plot`.
+Each function returns a `Figure`, which a timeline page can hold. They need matplotlib, the extra `plot`.
 """
 
 from __future__ import annotations

@@ -1,11 +1,7 @@
-"""A sentence drawn into a picture: at the bottom, on a dark ground, as large as the picture allows.
+"""The .mp4 of a captioned video: a subtitle track beside the untouched pictures, or sentences drawn into them.
 
-A video with its captions as an .mp4 that plays everywhere: as a subtitle track beside the untouched pictures, or
-burned into them.
-
-Pictures and sound that an .mp4 can hold (for the web: and that browsers play) are copied as they are; others, and
-pictures that are written on, are encoded anew as H.264 and AAC. Time 0 of the result is where a player starts the
-original.
+Pictures and sound that an .mp4 can hold (with `web`: that browsers play) are copied as they are; others, and pictures
+that are drawn on, are encoded as H.264 and AAC. Time 0 of the result is where a player starts the original.
 """
 
 from __future__ import annotations

@@ -1,13 +1,7 @@
-"""Events become subtitles: WebVTT and SRT, in the order of time, as players read them.
+"""Events as text files: WebVTT and SRT subtitles, chapters, a CSV table, and ActivityNet's submission form.
 
 A sentence may hold anything (its words come from a file), so nothing in it can become a tag, a cue or a new line.
-
-Events become chapters: ffmpeg's metadata file, and the lines that YouTube reads in a description.
-
-Chapters follow each other, so of events that begin together the longest stands for all, and each ends where the next
-begins.
-
-Events as data: ActivityNet's submission form with our details beside it, and a table for a spreadsheet.
+Chapters follow each other: of events that begin together the longest is taken, and each ends where the next begins.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Small pictures of a video at given times, for the events of a page.
 
-Near times are reached by decoding on, far ones by a jump to the key frame before them, so that a film of hours costs
-as much as it has events. A file that breaks on the way gives the pictures it can; the page does without the others.
+Times close together are reached by decoding on, distant ones by a seek to the key frame before, so the cost follows the
+number of events and not the length. A file that breaks off gives the pictures up to there.
 """
 
 from __future__ import annotations

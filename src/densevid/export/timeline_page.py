@@ -1,8 +1,8 @@
-"""A document becomes one HTML file that works from disk: the last stop of a video that a person looks at.
+"""A TimelineDocument becomes one HTML file that works from disk.
 
-The page is `page/timeline.html` with the styles and scripts beside it written into it. All that comes from outside
-is escaped into the list of events, which is also where the scripts read it from; the policy of the page lets only its
-own script and styles run, by their hash, and forbids every request but the one for the video.
+The page is `page/timeline.html` with its styles and scripts inside. Everything from outside is escaped into the list
+of events, where the scripts read it from; the content security policy allows only its own script and styles, by hash,
+and forbids every request but the one for the video.
 """
 
 from __future__ import annotations
