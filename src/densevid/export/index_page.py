@@ -1,5 +1,5 @@
-"""The index over several videos: a card each with a picture, a small timeline and sentences that link into its page, and
-the failures. The page requests nothing, and all of it can be searched.
+"""The index over several videos: a card each with a picture, a small timeline and sentences that link into its page;
+then the failures. The page requests nothing, and all of it can be searched.
 """
 
 from __future__ import annotations
