@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import save_file
 
-from densevid.checkpoint import WORD_PRIOR, LoadedModel, load_model, save_model
+from densevid.checkpoint import ACTIONNESS, WORD_PRIOR, LoadedModel, load_model, model_files, save_model
 from densevid.errors import InputError
 from densevid.model.priors import WordPrior
-from helpers.random_models import random_model, random_word_prior
+from helpers.random_models import WIDTH, random_actionness, random_model, random_word_prior
 
 FEATURES, WORDS = 6, 12
 
@@ -93,3 +93,22 @@ def test_a_file_that_does_not_fit_is_one_line(loaded: LoadedModel, tmp_path: Pat
     with pytest.raises(InputError, match=WORD_PRIOR) as error:
         load_model(tmp_path / "model")
     assert "\n" not in str(error.value)
+
+
+def test_files_and_tensors_of_01_are_read_and_written_under_the_present_names(
+    loaded: LoadedModel, tmp_path: Path
+) -> None:
+    assert loaded.word_prior is not None
+    folder = tmp_path / "model"
+    save_model(folder, replace(loaded, actionness=random_actionness(WIDTH)), {})
+    parts = {name.replace("mean_F", "usual_F"): part for name, part in loaded.word_prior.parts.items()}
+    (folder / WORD_PRIOR).unlink()
+    save_file(parts, folder / "expected_words.safetensors", metadata={"densevid": '{"format": 1}'})
+    (folder / ACTIONNESS).rename(folder / "happening.safetensors")
+    again = load_model(folder)
+    assert again.word_prior is not None and torch.equal(again.word_prior.mean_F, loaded.word_prior.mean_F)
+    assert again.actionness is not None
+    assert {"expected_words.safetensors", "happening.safetensors"} <= {file.name for file in model_files(folder)}
+    save_model(folder, again, {})
+    names = {file.name for file in folder.iterdir()}
+    assert {WORD_PRIOR, ACTIONNESS} <= names and "expected_words.safetensors" not in names
