@@ -1,8 +1,9 @@
 """Scores of sentences that are fast enough for a reward: CIDEr-D, and METEOR's formula on equal words.
 
-A document is all the references of one segment. Both need Python alone; `densevid.evaluation` scores finished
-predictions (its CIDEr gives the same numbers on the same words, its METEOR also matches stems, synonyms and
-paraphrases).
+A document is all the references of one segment. Both need numpy alone. CIDEr-D is the formula of `densevid.evaluation`
+(`cider_d`) on n-grams that are counted here: its `Cider` indexes all sentences together, which would take longer than a
+training step for a few new ones beside the references of a whole dataset. METEOR there also matches stems, synonyms and
+paraphrases.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from densevid.data.vocabulary import grams
-from densevid.evaluation.metrics.cider import SIGMA
+from densevid.evaluation.metrics.cider import cider_d
 from densevid.evaluation.metrics.ngrams import ORDERS
 from densevid.inference.reranking import ALPHA, BETA, GAMMA
 
@@ -48,20 +49,15 @@ class SentenceScorer(ABC):
 
 @dataclass(frozen=True)
 class _Weighted:
-    """A sentence as weighted n-grams, one mapping and one norm per order, and its number of bigrams."""
+    """A sentence as weighted n-grams, their norm for each order, and its number of bigrams."""
 
-    grams: tuple[dict[Words, float], ...]
+    grams: dict[Words, float]
     norms: tuple[float, ...]
     bigrams: int
 
 
 class Cider(SentenceScorer):
-    """CIDEr-D, with document frequencies of these documents.
-
-    c_n(a, b) = sum_w min(g_a(w), g_b(w)) g_b(w) / (|g_a| |g_b|) over the n-grams w, g the counts times log(N / df(w)),
-    df the number of documents that have w; the score is 10 times the mean over n = 1..4 and over the references, each
-    damped by exp(-(bigrams_a - bigrams_b)^2 / (2 6^2)).
-    """
+    """CIDEr-D, with document frequencies of these documents; the mean over the references of a document."""
 
     def __init__(self, documents: Sequence[Sequence[Words]]) -> None:
         super().__init__(documents)
@@ -73,30 +69,43 @@ class Cider(SentenceScorer):
 
     def score(self, words: Words, document: int) -> float:
         """One sentence against all references of a document."""
-        ours = self._weigh(words)
-        return float(np.mean([_cosine(ours, self._weighted(reference)) for reference in self._documents[document]]))
+        return float(self.scores([words], [document])[0])
+
+    def scores(self, sentences: Sequence[Words], documents: Sequence[int]) -> npt.NDArray[np.float64]:
+        """The score of each sentence against its own document."""
+        references = [self._documents[document] for document in documents]
+        count_S = np.array([len(document) for document in references], dtype=np.int64)
+        ours = [self._weigh(words) for words in sentences]
+        pairs = [
+            (sentence, self._weighted(words))
+            for sentence, document in zip(ours, references, strict=True)
+            for words in document
+        ]
+        shared = [
+            (pair * ORDERS + len(gram) - 1, weight, theirs.grams[gram])
+            for pair, (sentence, theirs) in enumerate(pairs)
+            for gram, weight in sentence.grams.items()
+            if gram in theirs.grams
+        ]
+        cell_M, left_M, right_M = np.array(shared, dtype=np.float64).reshape(-1, 3).T
+        norm_PO = np.array([sentence.norms for sentence, _ in pairs]) * np.array([theirs.norms for _, theirs in pairs])
+        bigrams_P = np.array([sentence.bigrams - theirs.bigrams for sentence, theirs in pairs], dtype=np.int64)
+        score_P = cider_d(cell_M.astype(np.int64), left_M, right_M, norm_PO.reshape(-1, ORDERS), bigrams_P)
+        sentence_P = np.repeat(np.arange(len(sentences)), count_S)
+        return np.bincount(sentence_P, weights=score_P, minlength=len(sentences)) / count_S
 
     def _weigh(self, words: Words) -> _Weighted:
-        weights: tuple[dict[Words, float], ...] = tuple({} for _ in range(ORDERS))
+        weights: dict[Words, float] = {}
+        squares = [0.0] * ORDERS
         for gram, count in Counter(_all_grams(words)).items():
-            weights[len(gram) - 1][gram] = count * (self._log_size - self._log_frequency.get(gram, 0.0))
-        norms = tuple(math.sqrt(sum(weight**2 for weight in order.values())) for order in weights)
-        return _Weighted(weights, norms, max(0, len(words) - 1))
+            weights[gram] = weight = count * (self._log_size - self._log_frequency.get(gram, 0.0))
+            squares[len(gram) - 1] += weight**2
+        return _Weighted(weights, tuple(map(math.sqrt, squares)), max(0, len(words) - 1))
 
 
 def _all_grams(words: Words) -> list[Words]:
     """All n-grams of order 1 to 4."""
     return [gram for order in range(1, ORDERS + 1) for gram in grams(words, order)]
-
-
-def _cosine(sentence: _Weighted, reference: _Weighted) -> float:
-    total = 0.0
-    orders = zip(sentence.grams, reference.grams, sentence.norms, reference.norms, strict=True)
-    for ours, theirs, our_norm, their_norm in orders:
-        if our_norm > 0 and their_norm > 0:
-            shared = sum(min(weight, theirs[gram]) * theirs[gram] for gram, weight in ours.items() if gram in theirs)
-            total += shared / (our_norm * their_norm)
-    return 10 * total / ORDERS * math.exp(-((sentence.bigrams - reference.bigrams) ** 2) / (2 * SIGMA**2))
 
 
 _Counted = tuple[Counter[str], Counter[tuple[str, str]], int]

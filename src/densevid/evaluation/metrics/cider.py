@@ -1,4 +1,7 @@
-"""CIDEr-D as pycocoevalcap computes it, for many small corpora (videos) at once.
+"""CIDEr-D as pycocoevalcap computes it: `cider_d` is the formula, `Cider` counts many small corpora (videos) at once.
+
+`training.sentence_scores` uses the same formula for rewards. Only the counting differs: there the documents are fixed
+and new sentences come batch after batch, here all sentences are known and the documents that count change.
 
 Document frequencies come from the documents of one group alone, so a group of one document has log(1) = 0 for every
 weight and scores 0, even for an exact copy. The length penalty counts bigrams; matches are clipped; the score is x10.
@@ -17,6 +20,33 @@ from densevid.evaluation.metrics.ngrams import ORDERS, Items, Sentences, Shared,
 SIGMA = 6.0
 
 
+def cider_d(cell_M: Integers, left_M: Floats, right_M: Floats, norm_PO: Floats, bigrams_P: Integers) -> Floats:
+    """10 times the mean over the orders n of sum_w min(g_a(w), g_b(w)) g_b(w) / (|g_a| |g_b|), damped by length.
+
+    g are the counts of n-grams times log(N / df), N the number of documents and df how many of them have the n-gram.
+    The score is damped by exp(-(bigrams_a - bigrams_b)^2 / (2 6^2)). No other package than numpy is needed.
+
+    Args:
+        cell_M: For each n-gram w that a pair (a, b) shares: the number of the pair times `ORDERS`, plus n - 1.
+        left_M: g_a(w).
+        right_M: g_b(w).
+        norm_PO: |g_a| |g_b| of each pair, for each order.
+        bigrams_P: bigrams_a - bigrams_b.
+
+    Returns:
+        The score of each of P pairs.
+    """
+    product_PO = sums_by_order(cell_M, np.minimum(left_M, right_M) * right_M, len(norm_PO))
+    cosine_PO = np.divide(product_PO, norm_PO, out=product_PO, where=norm_PO > 0)
+    return np.asarray(10.0 * cosine_PO.mean(axis=1) * np.exp(-(bigrams_P**2) / (2 * SIGMA**2)))
+
+
+def sums_by_order(cell_M: Integers, values_M: Floats, owners: int) -> Floats:
+    """The sum of the values of each owner and order; a cell is the owner's number times `ORDERS`, plus n - 1."""
+    sums = np.bincount(cell_M, weights=values_M, minlength=owners * ORDERS)
+    return sums.astype(np.float64).reshape(-1, ORDERS)  # numpy counts in whole numbers where there is nothing
+
+
 @dataclass(frozen=True)
 class Documents:
     """D documents in groups; a document is the union of its R sentences."""
@@ -28,12 +58,11 @@ class Documents:
 
 @dataclass(frozen=True)
 class _Terms:
-    """n-grams in context: to which owner each belongs, its group, its place among the document n-grams, its order."""
+    """n-grams in context: the cell of owner and order each belongs to, its group, its place among document n-grams."""
 
-    owner: Integers
+    cell: Integers
     group: Integers
     place: Integers
-    order: Integers
 
 
 class Cider:
@@ -57,7 +86,7 @@ class Cider:
         self._left_M, self._right_M = shared.left_M, shared.right_M
         self._shared = self._terms(shared.pair_M, group_P[shared.pair_M], shared.gram_M)
         bigrams = np.maximum(sentences.length_S - 1, 0)
-        self._penalty_P = np.exp(-((bigrams[left_P] - bigrams[right_P]) ** 2) / (2 * SIGMA**2))
+        self._bigrams_P = bigrams[left_P] - bigrams[right_P]
 
     def scores(self, counts_D: Booleans | None = None) -> Floats:
         """The score of each pair when only the documents marked in `counts_D` (all by default) are counted."""
@@ -69,11 +98,8 @@ class Cider:
         log_frequency = np.log(np.maximum(frequency, 1))
         norms = self._norms(log_size, log_frequency)
         weight = log_size[self._shared.group] - log_frequency[self._shared.place]
-        left, right = self._left_M * weight, self._right_M * weight
-        product = self._by_order(self._shared, np.minimum(left, right) * right, len(self._group_P))
-        length = norms[self._left_P] * norms[self._right_P]
-        cosine = np.divide(product, length, out=product, where=length > 0)
-        return np.asarray(10.0 * cosine.mean(axis=1) * self._penalty_P)
+        norm_PO = norms[self._left_P] * norms[self._right_P]
+        return cider_d(self._shared.cell, self._left_M * weight, self._right_M * weight, norm_PO, self._bigrams_P)
 
     def _count_documents(self, documents: Documents) -> None:
         """Which n-grams each document has, once each, and the rising list of (group, n-gram) that occur."""
@@ -94,17 +120,11 @@ class Cider:
     def _terms(self, owner: Integers, group: Integers, gram: Integers) -> _Terms:
         place, found = find_sorted(self._keys, group * max(self._sentences.grams, 1) + gram)
         order = self._sentences.order_G[gram] if len(gram) else gram
-        return _Terms(owner, group, np.where(found, place, len(self._keys)), order)
+        return _Terms(owner * ORDERS + order - 1, group, np.where(found, place, len(self._keys)))
 
     def _norms(self, log_size: Floats, log_frequency: Floats) -> Floats:
         weight = self._inside_count * (log_size[self._inside.group] - log_frequency[self._inside.place])
-        return np.sqrt(self._by_order(self._inside, weight**2, len(self._occurrences)))
-
-    @staticmethod
-    def _by_order(terms: _Terms, values: Floats, owners: int) -> Floats:
-        cell = terms.owner * ORDERS + terms.order - 1
-        sums = np.bincount(cell, weights=values, minlength=owners * ORDERS)
-        return sums.astype(np.float64).reshape(-1, ORDERS)  # numpy counts in whole numbers where there is nothing
+        return np.sqrt(sums_by_order(self._inside.cell, weight**2, len(self._occurrences)))
 
 
 def cider_of_items(sentences: Sentences, items: Items, group_I: Integers, shared: Shared | None = None) -> Cider:
