@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from densevid.errors import InputError
+from densevid.errors import ArgumentError
 
 if TYPE_CHECKING:
     import torch
 
+Device = Literal["auto", "cpu", "cuda"]  # of videos and their captions; `auto` is CUDA where there is one
 CAPTIONING = ("cpu", "cuda", "mps")
 TRAINING = ("cpu", "cuda")
 
@@ -19,46 +20,48 @@ def resolve_device(name: str | None, kinds: Sequence[str] = CAPTIONING) -> torch
     """The device of a name.
 
     Args:
-        name: As `--device` gives it: cpu, cuda, cuda:1, ...; by default a GPU where there is one.
+        name: As `--device` gives it: auto, cpu, cuda, cuda:1, ...; auto and None are CUDA where there is one, else cpu.
         kinds: The kinds of devices that can do the work.
 
     Raises:
-        InputError: There is no such device, on this machine or at all.
+        ArgumentError: There is no such device, on this machine or at all.
     """
     import torch
 
     known = f"{', '.join(kinds[:-1])} and {kinds[-1]}"
+    if name in (None, "auto"):
+        name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
+        device = torch.device(name)
     except RuntimeError:
-        raise InputError(f"--device {name}: no such kind of device; there are {known}") from None
+        raise ArgumentError(f"{{device}} {name}: no such kind of device; there are {known}") from None
     if device.type not in kinds:
-        raise InputError(f"--device {name}: not a device to do this on; there are {known}")
+        raise ArgumentError(f"{{device}} {name}: not a device to do this on; there are {known}")
     cuda = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    counts = {"cpu": 1, "cuda": cuda, "mps": int(torch.backends.mps.is_available())}
-    if (device.index or 0) >= counts[device.type]:
-        raise InputError(f"--device {name}: this machine has no usable {device.type.upper()} device of that number")
+    count = {"cpu": 1, "cuda": cuda, "mps": int(torch.backends.mps.is_available())}[device.type]
+    if not count:
+        kind = device.type.upper()
+        raise ArgumentError(
+            f"{{device}} {name}: this machine has no usable {kind} device; use cpu, or install its torch"
+        )
+    if (device.index or 0) >= count:
+        kind = device.type.upper()
+        raise ArgumentError(f"{{device}} {name}: this machine has no usable {kind} device of that number, only {count}")
     return device
 
 
-def network_device(name: Literal["auto", "cpu", "cuda"]) -> Literal["cpu", "cuda"]:
+def network_device(name: Device) -> Literal["cpu", "cuda"]:
     """Where the networks of a backbone run; torch is imported only if there is an NVIDIA driver.
 
     Args:
         name: `auto` is a GPU where there is one.
 
     Raises:
-        InputError: `cuda` on a machine without a usable GPU.
+        ArgumentError: `cuda` on a machine without a usable GPU.
     """
     if name == "cpu" or (name == "auto" and not Path("/dev/nvidiactl").exists()):
         return "cpu"
-    import torch
-
-    if torch.cuda.is_available():
-        return "cuda"
-    if name == "cuda":
-        raise InputError("torch sees no GPU here; use --device cpu, or install torch for this machine's GPU")
-    return "cpu"
+    return "cuda" if resolve_device(name).type == "cuda" else "cpu"
 
 
 def describe_device(device: torch.device) -> str:

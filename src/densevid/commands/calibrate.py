@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="one number for all videos (default: a store's own; for the release's two files a video the model's)",
     )
-    parser.add_argument("--device", default=None, help="cpu, cuda, cuda:1, ... (default: cuda where there is one)")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, ... (auto: cuda where there is one)")
     parser.add_argument("--threads", type=int, default=None, help="CPU threads (default: torch's choice)")
 
 

@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--summary", action="store_true", help="only the events of the summary")
     parser.add_argument("--top", type=int, metavar="N", help="at most N events that hardly overlap")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="as inference.beam=3")
-    parser.add_argument("--device", default=None, help="cpu, cuda, cuda:1, ... (default: cuda where there is one)")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, ... (auto: cuda where there is one)")
     parser.add_argument(
         "--precision",
         choices=("float32", "bfloat16", "float16"),

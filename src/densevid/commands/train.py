@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     clock.add_argument("--seconds-per-step", type=float, metavar="S", help="one number for all videos")
     machine = parser.add_argument_group("machine")
     machine.add_argument("--seed", type=int, help="the same as --set training.seed=N")
-    machine.add_argument("--device", help="cpu, cuda or cuda:N (default: cuda where there is one)")
+    machine.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (auto: cuda where there is one)")
     machine.add_argument("--workers", type=int, default=0, metavar="N", help="processes that load features (default 0)")
     machine.add_argument("--threads", type=int, metavar="N", help="CPU threads (default: torch's choice)")
     machine.add_argument("--limit-steps", type=int, metavar="N", help="stop after so many steps; --resume goes on")

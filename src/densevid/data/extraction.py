@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from densevid.data.store.reader import FeatureStore
-from densevid.device import network_device
+from densevid.device import Device, network_device
 from densevid.errors import InputError
 from densevid.io import provenance, write_json
 from densevid.video.backbones import DEFAULT, Backbone, find_backbone
-from densevid.video.engines import Device
 from densevid.video.extract import Extractor, usable_cores
 from densevid.video.inputs import find_jobs
 from densevid.video.workers import Job, Outcome, extract_all

@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from densevid.device import Device
 from densevid.errors import InputError
 from densevid.events import Event
 from densevid.export.document import TimedMask
 from densevid.io import hash_of
 from densevid.pipeline.cache import Cache, CachedTrack, content_key, default_cache, track_key
-from densevid.pipeline.lazy_model import Device, LazyModel
+from densevid.pipeline.lazy_model import LazyModel
 from densevid.pipeline.model_registry import InstalledModel, find_model
 from densevid.pipeline.request import EventRequest, Span, beyond_text
 from densevid.pipeline.result import FORMAT, CaptionResult, Detection, shown_name

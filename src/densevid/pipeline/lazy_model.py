@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, get_args
 
 import densevid
+from densevid.device import Device, resolve_device
 from densevid.errors import ArgumentError, InputError
 from densevid.io import fingerprint, hash_of
 from densevid.pipeline.cache import code_key
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from densevid.tracks import FeatureTrack
     from densevid.video.extract import Extractor
 
-Device = Literal["auto", "cpu", "cuda"]
 PACKAGE = Path(densevid.__file__).parent
 CODE = ("pipeline", "inference", "kernels", "model", "video")  # what results depend on
 
@@ -46,7 +46,7 @@ class LazyModel:
         if device not in get_args(Device):
             raise ArgumentError(f"{{device}} must be one of {', '.join(get_args(Device))}, got {device!r:.40}")
         if device == "cuda":  # an error even where the cache has everything
-            self._require_gpu()
+            resolve_device(device)
 
     def check(self, source: FeatureSource) -> str | None:
         """A line of warning if it is not known whether the model can read this source.
@@ -75,12 +75,9 @@ class LazyModel:
     @cached_property
     def captioner(self) -> Captioner:
         """The network, on its device."""
-        import torch
-
         from densevid.inference.captioner import Captioner
 
-        on_gpu = self.device != "cpu" and torch.cuda.is_available()
-        return Captioner(self.loaded, device="cuda" if on_gpu else "cpu")
+        return Captioner(self.loaded, device=resolve_device(self.device))
 
     @cached_property
     def extractor(self) -> Extractor:
@@ -99,13 +96,6 @@ class LazyModel:
         files = {file.name: fingerprint(file) for file in sorted(self.model.folder.iterdir()) if file.is_file()}
         folders = [PACKAGE / folder for folder in CODE]
         return hash_of({"files": files, "densevid": densevid.__version__, "code": code_key(folders)})
-
-    @staticmethod
-    def _require_gpu() -> None:
-        import torch
-
-        if not torch.cuda.is_available():
-            raise ArgumentError("{device} cuda: this machine has no usable CUDA device")
 
     def _require_calibration(self, loaded: LoadedModel) -> None:
         """Raise before any video if the model's calibration is wrong, or needs a file that the folder lacks."""

@@ -24,10 +24,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from densevid.device import Device
 from densevid.errors import InputError, one_line
 from densevid.io import fingerprint
 from densevid.tracks import FeatureRecipe, Streams
-from densevid.video.engines import Device, run_on
+from densevid.video.engines import run_on
 from densevid.video.windows import Pictures, Sampling
 
 Vectors = npt.NDArray[np.floating[Any]]

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from densevid.device import network_device
+from densevid.device import Device, network_device
 from densevid.errors import InputError
 from densevid.io import atomic_path, cache_folder
 from densevid.video.network import Network, Operation
@@ -148,7 +148,6 @@ def _varint(value: int) -> bytes:
     return bytes(encoded)
 
 
-Device = Literal["auto", "cpu", "cuda"]
 PicturesToVectors = Callable[[npt.NDArray[np.uint8]], npt.NDArray[np.float32]]
 WRITER_VERSION = 1  # of the ONNX files in the cache
 
@@ -165,7 +164,7 @@ def run_on(device: Device, name: str, build: Callable[[], Network]) -> PicturesT
         A function from uint8 pictures to float32 vectors.
 
     Raises:
-        InputError: "cuda" was given and torch finds no GPU.
+        ArgumentError: "cuda" was given and torch finds no GPU.
     """
     if network_device(device) == "cuda":
         from densevid.video.torch_network import TorchNetwork

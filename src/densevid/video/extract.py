@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 
+from densevid.device import Device
 from densevid.errors import InputError
 from densevid.progress import ProgressCallback, no_progress
 from densevid.tracks import Clock, FeatureRecipe, FeatureTrack
 from densevid.video.backbones import DEFAULT, Backbone, Describe, Vectors, find_backbone
-from densevid.video.engines import Device
 from densevid.video.frames import VideoSteps
 from densevid.video.reduction import FILE, Reduction, reduced
 from densevid.video.windows import Step

@@ -22,8 +22,8 @@ from densevid.io import tensor_path
 from densevid.tracks import FeatureRecipe, FeatureTrack, Streams
 
 if TYPE_CHECKING:  # training loads reductions on machines without a video decoder
+    from densevid.device import Device
     from densevid.video.backbones import Backbone, Describe, Seconds, Vectors
-    from densevid.video.engines import Device
     from densevid.video.windows import Pictures
 
 FILE = "reduction.safetensors"
