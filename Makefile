@@ -17,7 +17,7 @@ TESTS  ?=
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-# A real sample (clips of a wheel, see densevid/sample_video.py) with the bundled model; without one, a lesson.
+# A real sample (clips of a wheel, see examples/sample_video.py) with the bundled model; without one, a lesson.
 demo: $(VENV)/.installed-sample ## set up and caption a sample video
 	@if $(BIN)/densevid models | grep '(default)' > /dev/null; then \
 		$(BIN)/python -m examples.sample_video demo/sample.mp4 && $(BIN)/densevid caption demo/sample.mp4; \

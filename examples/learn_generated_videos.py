@@ -121,7 +121,11 @@ def timeline(events: list[Event], seconds: float, width: int = 48) -> str:
 
 def main() -> None:
     """Train, save, caption new videos, and print predictions beside the ground truth."""
-    parser = argparse.ArgumentParser(prog="python -m examples.learn_generated_videos", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m examples.learn_generated_videos",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--out", type=Path, default=Path("demo"))
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()

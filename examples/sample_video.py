@@ -63,7 +63,11 @@ def _framed(clip: Path) -> Iterator[VideoFrame]:
 
 def main() -> int:
     """Write the sample."""
-    parser = argparse.ArgumentParser(prog="python -m examples.sample_video", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m examples.sample_video",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("path", type=Path, help="the .mp4 to write")
     write_sample(parser.parse_args().path)
     return 0

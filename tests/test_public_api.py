@@ -61,7 +61,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 def test_mypy_knows_the_signature_of_caption(tmp_path: Path) -> None:
     code = "import densevid; reveal_type(densevid.caption); reveal_type(densevid.load().caption)"
     command = [sys.executable, "-m", "mypy", "--config-file=", "--cache-dir", str(tmp_path), "-c", code]
-    shown = subprocess.run(command, cwd=ROOT / "src", capture_output=True, text=True, timeout=900)
+    shown = subprocess.run(command, cwd=ROOT / "src", capture_output=True, text=True, timeout=3 * LIMIT_SECONDS)
     found = [line for line in shown.stdout.splitlines() if "Revealed type" in line]
     assert len(found) == 2, shown.stdout + shown.stderr
     first, second = found

@@ -21,6 +21,7 @@ from examples import a_backbone_of_your_own, caption_a_folder, evaluate_a_file, 
 from helpers.clip_collections import write_collection
 from helpers.made_videos import constant, make_video
 from helpers.tiny_captioner import write_tiny_model
+from helpers.waiting import LIMIT_SECONDS
 
 REPOSITORY = Path(__file__).parents[2]
 EXAMPLES = sorted(path for path in (REPOSITORY / "examples").glob("*.py") if path.name != "__init__.py")
@@ -35,7 +36,7 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_help_is_printed_when_run_as_a_file(path: Path) -> None:
     command = [sys.executable, f"examples/{path.name}", "--help"]
-    shown = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True, timeout=120)
+    shown = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True, timeout=LIMIT_SECONDS)
     assert shown.stdout.startswith("usage: ") and len(shown.stdout) > 300
 
 

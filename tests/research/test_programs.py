@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from helpers.waiting import LIMIT_SECONDS
+
 ROOT = Path(__file__).parents[2]
 PROGRAMS = sorted(
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__main__")
@@ -20,7 +22,7 @@ PROGRAMS = sorted(
 def python_m(*words: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", *words]
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=LIMIT_SECONDS)
 
 
 @pytest.mark.parametrize("program", PROGRAMS)

@@ -15,6 +15,7 @@ import pytest
 
 from densevid.timelines.clips import ClipCollection
 from densevid.training.sentence_scores import Cider, WordMatches, Words
+from helpers.waiting import LIMIT_SECONDS
 
 WORDS = ["a", "the", "man", "dog", "cat", "runs", "jumps", "sits", "on", "over", "bed", "wall", "quickly", "again"]
 
@@ -108,4 +109,4 @@ import sys
 sys.modules.update(dict.fromkeys(("scipy", "pycocoevalcap", "rich", "matplotlib")))
 import densevid.training.run
 """
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=300)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=LIMIT_SECONDS)
