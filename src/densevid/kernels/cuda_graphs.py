@@ -57,7 +57,7 @@ class Graphs:
             if not possible or self.requests[key] < 2:
                 return work()
             try:
-                self.graphs[key] = self._captured(kind, work)
+                self.graphs[key] = self.capture(kind, work)
             except RuntimeError as error:
                 warnings.warn(f"cannot capture {kind} as a CUDA graph, which only costs time: {error}", stacklevel=2)
                 self.failed.add(kind)
@@ -79,7 +79,7 @@ class Graphs:
             kind: pool for kind, pool in self.pools.items() if kind not in kinds
         }  # they end with their graphs
 
-    def _captured(self, kind: str, work: Callable[[], Result]) -> tuple[torch.cuda.CUDAGraph, Result]:
+    def capture(self, kind: str, work: Callable[[], Result]) -> tuple[torch.cuda.CUDAGraph, Result]:
         """Run once to warm up, then record; not by `torch.cuda.graph`, which gives all unused memory back first."""
         stream = self.stream = self.stream or torch.cuda.Stream()  # one, as products keep scratch for every stream
         stream.wait_stream(torch.cuda.current_stream())
