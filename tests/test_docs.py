@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import densevid
-from densevid.cli import VERBS, _parser
+from densevid.cli import VERBS, build_parser
 from densevid.config import Config
 from scripts.house_report import OLD_WORDS
 from test_import_order import ROWS
@@ -49,7 +49,7 @@ def test_commands_are_understood(page: Path) -> None:
         words = shlex.split(line, comments=True) if line.startswith("densevid ") else []
         if words and not re.search(r"[|\[]|\.\.\.", line) and "VERB" not in words:
             assert words[1] in VERBS, line
-            _parser(words[1]).parse_args(words[1:])
+            build_parser(words[1]).parse_args(words[1:])
 
 
 @pytest.mark.parametrize("page", GUIDES, ids=name_of)

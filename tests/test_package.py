@@ -105,7 +105,7 @@ def test_the_sdist_carries_the_tests(built: Path) -> None:
 
 def test_help_imports_nothing_heavy() -> None:
     heavy = "[name for name in ('torch', 'av', 'numpy') if name in sys.modules]"
-    code = f"import sys, densevid.cli; densevid.cli._parser(None); print({heavy})"
+    code = f"import sys, densevid.cli; densevid.cli.build_parser(None); print({heavy})"
     shown = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=LIMIT_SECONDS
     )

@@ -97,7 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         words[words.index(verb)] = verb = current_verb(verb)
 
     def run_verb() -> int:
-        parsed = _parser(verb).parse_args(words)
+        parsed = build_parser(verb).parse_args(words)
         return int(parsed.run(parsed) or ExitCode.DONE)
 
     return _exit_code_of(run_verb, "; give the same command again to go on" if verb in RESUMABLE_VERBS else "")
@@ -187,7 +187,7 @@ def _replace_unprintable() -> None:
         sys.stdout.reconfigure(errors="replace")
 
 
-def _parser(verb: str | None) -> argparse.ArgumentParser:
+def build_parser(verb: str | None) -> argparse.ArgumentParser:
     """The whole command line, with the arguments of `verb` alone filled in."""
     parser = OneLineParser(
         prog="densevid",

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import densevid
-from densevid.cli import _parser
+from densevid.cli import build_parser
 from densevid.config import load_config
 from densevid.data.annotations import Annotations, read_annotations
 from helpers.archived_features import VIDEOS, Lengths, shortest, write_features
@@ -56,7 +56,7 @@ def test_the_tables_of_the_page_are_those_that_were_measured(name: str) -> None:
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_every_command_is_understood(command: list[str]) -> None:
     words = ["train" if word == "$step" else word for word in command]
-    parsed = _parser(words[0]).parse_args(words)
+    parsed = build_parser(words[0]).parse_args(words)
     load_config(None, getattr(parsed, "set", ()))
 
 

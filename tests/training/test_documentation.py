@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from densevid.cli import _parser, main
+from densevid.cli import build_parser, main
 from densevid.commands import train as train_command
 from densevid.config import load_config, presets
 from helpers.clip_collections import write_collection
@@ -26,7 +26,7 @@ COMMANDS = [shlex.split(line.partition("densevid ")[2]) for line in LINES if "de
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_every_command_is_understood(command: list[str]) -> None:
-    parsed = _parser(command[0]).parse_args(command)
+    parsed = build_parser(command[0]).parse_args(command)
     if command[0] == "train" and "/" not in parsed.config:
         load_config(parsed.config, parsed.set)
 

@@ -78,7 +78,7 @@ def test_the_fit_is_ridge_regression_from_means_to_shares(
 
         return best_ridge
 
-    monkeypatch.setattr(fitting, "_best_ridge", noted(fitting._best_ridge))
+    monkeypatch.setattr(fitting, "best_ridge", noted(fitting.best_ridge))
     prior = fit_word_prior(data[0], data[1], vocabulary)
     x, y = examples(*data)
     count = len(x)
@@ -105,7 +105,7 @@ def test_the_strength_of_the_ridge_is_that_of_generalised_cross_validation() -> 
         scores[ridge] = ((y - hat @ y) ** 2).sum() / (len(x) - 1 - np.trace(hat)) ** 2
     square, basis = torch.linalg.eigh(torch.from_numpy(x.T @ x))
     along = (basis.T @ torch.from_numpy(x.T @ y)).square().sum(dim=1)
-    found = fitting._best_ridge(square.clamp(min=0), along, float((y**2).sum()), len(x))
+    found = fitting.best_ridge(square.clamp(min=0), along, float((y**2).sum()), len(x))
     assert found == pytest.approx(min(scores, key=scores.__getitem__), rel=1e-6)
 
 

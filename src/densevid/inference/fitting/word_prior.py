@@ -94,7 +94,7 @@ class _Sums:
             raise InputError(f"the features of all {count:,} events are the same: a word prior cannot be fitted")
         square_F = square_F.clamp(min=0)
         along_FV = basis_FF.T @ xy_FV
-        ridge = _best_ridge(square_F, along_FV.square().sum(dim=1), yy, count)
+        ridge = best_ridge(square_F, along_FV.square().sum(dim=1), yy, count)
         weight_FV = basis_FF @ (along_FV / (square_F + ridge)[:, None])
 
         left_FR = torch.linalg.eigh(weight_FV @ weight_FV.T).eigenvectors.flip(1)[:, :RANK]
@@ -104,7 +104,7 @@ class _Sums:
         return WordPrior(mean_F.float(), (left_FR * scale_R).float(), words_RV.float(), rarity_V.float())
 
 
-def _best_ridge(square_F: Tensor, along_F: Tensor, yy: float, count: int) -> float:
+def best_ridge(square_F: Tensor, along_F: Tensor, yy: float, count: int) -> float:
     """The least |y - y'|^2 / (N - 1 - tr H)^2; `along_F` are the squares of x'y in the directions of `square_F`."""
     ridge_G = RIDGES * square_F.sum() / count
     there_F = square_F > 1e-9 * square_F.max()
