@@ -39,14 +39,11 @@ def resolve_device(name: str | None, kinds: Sequence[str] = CAPTIONING) -> torch
         raise ArgumentError(f"{{device}} {name}: not a device to do this on; there are {known}")
     cuda = torch.cuda.device_count() if torch.cuda.is_available() else 0
     count = {"cpu": 1, "cuda": cuda, "mps": int(torch.backends.mps.is_available())}[device.type]
+    usable = f"this machine has no usable {device.type.upper()} device"
     if not count:
-        kind = device.type.upper()
-        raise ArgumentError(
-            f"{{device}} {name}: this machine has no usable {kind} device; use cpu, or install its torch"
-        )
+        raise ArgumentError(f"{{device}} {name}: {usable}; use cpu, or install torch for this machine's GPU")
     if (device.index or 0) >= count:
-        kind = device.type.upper()
-        raise ArgumentError(f"{{device}} {name}: this machine has no usable {kind} device of that number, only {count}")
+        raise ArgumentError(f"{{device}} {name}: {usable} of that number; use {device.type}")
     return device
 
 

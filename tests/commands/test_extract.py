@@ -268,7 +268,7 @@ def test_a_reduced_store_is_fitted_on_the_split_that_is_named(clips, capsys) -> 
         (["clips", "--out", "clips"], "not a feature store"),
         (["clips", "--out", "s", "--reduction", "gone"], "no such file"),
         (["empty", "--out", "s"], "no video in this folder"),
-        (["clips", "--out", "s", "--device", "cuda"], "no GPU"),
+        (["clips", "--out", "s", "--device", "cuda"], "--device cuda: this machine has no usable CUDA device; use cpu"),
         (["clips", "--out", "s", "--reduce", "0"], "must be from 1 to 3"),
         (["clips", "--out", "s", "--reduce", "4"], "must be from 1 to 3"),
         (["clips", "--out", "s", "--reduce", "2", "--fit-on", "nofile"], "--fit-on nofile: not a readable list"),

@@ -130,7 +130,9 @@ def test_a_gpu_that_is_not_there_is_refused_even_where_all_is_known(clip, tmp_pa
     video = shutil.copy(clip, tmp_path / "clip.mp4")
     assert main(["caption", str(video), "--format", "json"]) == 0
     capsys.readouterr()
-    assert "densevid: --device cuda: this machine has no" in refused(capsys, video, "--device", "cuda")
+    assert "densevid: --device cuda: this machine has no usable CUDA device; use cpu" in refused(
+        capsys, video, "--device", "cuda"
+    )
 
 
 def test_neither_a_broken_file_nor_what_is_known_waits_for_the_model(clip, tmp_path, fresh_cache) -> None:

@@ -1,0 +1,40 @@
+"""Devices by name: what is on this machine, and one line about what is not."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from densevid.device import TRAINING, network_device, resolve_device
+from densevid.errors import ArgumentError
+
+
+def test_auto_is_a_gpu_only_where_there_is_one() -> None:
+    wanted = "cuda" if torch.cuda.is_available() else "cpu"
+    assert resolve_device("auto").type == resolve_device(None).type == network_device("auto") == wanted
+    assert resolve_device("cpu") == torch.device("cpu") and network_device("cpu") == "cpu"
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+def test_a_missing_gpu_is_one_error_for_networks_captions_and_training() -> None:
+    errors = []
+    for find in (resolve_device, network_device, lambda name: resolve_device(name, TRAINING)):
+        with pytest.raises(ArgumentError) as error:
+            find("cuda")
+        errors.append((str(error.value), error.value.with_flags))
+    assert len(set(errors)) == 1
+    assert errors[0][0].startswith("device cuda: this machine has no usable CUDA device; use cpu")
+    assert errors[0][1].startswith("--device cuda: ")
+
+
+@pytest.mark.parametrize(
+    ("name", "kinds", "complaint"),
+    [
+        ("abacus", TRAINING, "no such kind of device; there are cpu and cuda"),
+        ("mps", TRAINING, "not a device to do this on; there are cpu and cuda"),
+        ("cpu:1", TRAINING, "no usable CPU device of that number; use cpu"),
+    ],
+)
+def test_a_device_that_cannot_do_the_work_names_those_that_can(name, kinds, complaint) -> None:
+    with pytest.raises(ArgumentError, match=f"device {name}: .*{complaint}"):
+        resolve_device(name, kinds)
