@@ -30,8 +30,8 @@ from densevid.config import Config, load_config
 from densevid.errors import InputError
 from densevid.io import provenance, write_json
 from densevid.model.masked_transformer import MaskedTransformer
+from densevid.training.objective import total_loss
 from densevid.training.optim import optimizer_for
-from densevid.training.step import total_loss
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from densevid.events import Event
 from densevid.inference.captioner import Captioner
 from densevid.model.masked_transformer import MaskedTransformer
 from densevid.tracks import FeatureTrack
-from densevid.training.step import total_loss
+from densevid.training.objective import total_loss
 from examples.learn_generated_videos import RECIPE, SMALL, generate, learn
 
 TRACKS, TRUTH = generate(seed=5, videos=6)

@@ -31,10 +31,10 @@ from densevid.io import provenance, write_json
 from densevid.model.masked_transformer import MaskedTransformer
 from densevid.timelines.dataloader import TimelineLoader
 from densevid.training.data import PreparedData, initial_model, prepare
+from densevid.training.objective import total_loss
 from densevid.training.rewards import reward_for
 from densevid.training.run import pick_device
 from densevid.training.run_folder import RunFolder
-from densevid.training.step import total_loss
 from densevid.training.train_state import TrainState
 from research.paper_tables.model_runs import GRADIENT_FORMAT, ModelRun
 from research.paper_tables.prepared_data import Files

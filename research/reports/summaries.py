@@ -185,18 +185,21 @@ def measure(arguments: argparse.Namespace, report: Callable[[str], None] = print
     """Measure everything; return the figures as they are written."""
     loaded = load_model(arguments.model)
     config = loaded.config.with_settings([*arguments.set, "inference.read=first-window"])
-    captioner = Captioner(replace(loaded, config=config), device=arguments.device)
+    everything = config.with_settings(["inference.read=all"])
+    captioner, long_captioner = (
+        Captioner(replace(loaded, config=each), device=arguments.device) for each in (config, everything)
+    )
     collection = ClipCollection.read(arguments.clips)
     fitting, test = (
         Timelines.of(collection, split, arguments.videos) for split in (arguments.fit_split, arguments.split)
     )
     calibration = fit_calibration(captioner, fitting.tracks, fitting.truth)
-    summarizer = LongVideoCaptioner(
-        captioner, summary=SummaryRules.of(config.inference, config.model.window), calibration=calibration
+    rules = SummaryRules.of(config.inference, config.model.window)
+    summarizer, long_summarizer = (
+        LongVideoCaptioner(each, summary=rules, calibration=calibration) for each in (captioner, long_captioner)
     )
     figures = {"calibration": calibration.as_table(), **summary_scores(summarizer, test, arguments.out, report)}
-    summarizer.reads_all = True
-    figures["long videos"] = stability(summarizer, test, arguments.long_minutes, arguments.long_videos)
+    figures["long videos"] = stability(long_summarizer, test, arguments.long_minutes, arguments.long_videos)
     report("long videos: " + _line(figures["long videos"]))
     return figures
 

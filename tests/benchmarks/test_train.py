@@ -11,7 +11,7 @@ from benchmarks.train_feeding import VOCABULARY, FeedingRate, generated_batch, m
 from densevid.cli import main
 from densevid.config import Config, load_config
 from densevid.model.masked_transformer import MaskedTransformer
-from densevid.training.step import total_loss
+from densevid.training.objective import total_loss
 
 SMALL = (
     "model.width=16",

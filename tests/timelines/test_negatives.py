@@ -19,7 +19,7 @@ from densevid.timelines.compose import TimelineGenerator
 from densevid.timelines.dataloader import TimelineLoader
 from densevid.timelines.dataset import TimelineDataset
 from densevid.timelines.export import near_duplicates
-from densevid.training.step import total_loss
+from densevid.training.objective import total_loss
 from helpers.clip_collections import write_collection
 
 MODEL = {"width": 16, "hidden": 16, "heads": 2, "layers": 1, "window": 160, "kernels": [3, 7, 20]}

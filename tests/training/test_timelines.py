@@ -23,8 +23,8 @@ from densevid.timelines.compose import TimelineGenerator
 from densevid.timelines.dataloader import TimelineLoader
 from densevid.timelines.dataset import TimelineDataset
 from densevid.training import data as prepare
+from densevid.training.objective import clip_caption_loss, segment_caption_loss, total_loss
 from densevid.training.rewards import reward_for
-from densevid.training.step import clip_caption_loss, segment_caption_loss, total_loss
 from helpers.clip_collections import write_collection
 
 TINY = {

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeGuard
 
 import numpy as np
 import torch
@@ -41,6 +41,7 @@ from densevid.inference.proposals import ProposalBatch, event_masks
 from densevid.inference.reranking import EventFeatures, Sentences, rerank
 from densevid.inference.search import Beams
 from densevid.inference.stage_times import Stages
+from densevid.inference.windows import exceeds
 from densevid.progress import ProgressCallback, no_progress
 from densevid.tracks import Clock, FeatureTrack
 
@@ -299,10 +300,9 @@ class Captioner:
             raise InputError("its features hold NaN, infinity or numbers too large for float32")
         return ModelInput(values, track.clock)
 
-    def unseen(self, track: FeatureTrack | ModelInput, segments: Segments) -> int:
-        """How many segments begin after the last step that is read; they are captioned from that step."""
-        starts = track.clock.steps(np.asarray([start for start, _ in segments]))
-        return int((starts >= len(self.read(track).values_TF)).sum())
+    def is_long(self, track: FeatureTrack | ModelInput) -> TypeGuard[FeatureTrack]:
+        """Whether a video is read in more than one window."""
+        return self.behavior.reads_all and exceeds(track, self.config.model.window)
 
     @property
     def videos_at_once(self) -> int:

@@ -30,7 +30,7 @@ from densevid.inference.confidence import (
 )
 from densevid.inference.nms import WHOLE_VIDEO, Selection
 from densevid.inference.summary import SummaryRules, choose
-from densevid.inference.windows import Windows, exceeds, merge
+from densevid.inference.windows import Windows, merge
 from densevid.progress import ProgressCallback, no_progress
 from densevid.tracks import FeatureTrack
 
@@ -77,7 +77,6 @@ class LongVideoCaptioner:
         self.captioner, self.summary, self.calibration = captioner, summary, calibration
         self.masks, self.keep, self.on_progress = masks, keep, on_progress
         self.window = captioner.config.model.window
-        self.reads_all = captioner.behavior.reads_all
         self.totals: dict[str, RunningTotal] = (
             running_totals(calibration.step_features, captioner.actionness) if calibration else {}
         )
@@ -117,13 +116,9 @@ class LongVideoCaptioner:
 
     def captioned(self, tracks: Iterable[Track]) -> Iterator[CaptionedVideo]:
         """All captioned events in steps, with the confidences from before their sentences."""
-        for long, group in groupby(tracks, key=self.is_long):
+        for long, group in groupby(tracks, key=self.captioner.is_long):
             captioned = map(self._long, group) if long else self._short(group)  # noqa: B031
             yield from captioned
-
-    def is_long(self, track: Track) -> bool:
-        """Whether a video is read in more than one window."""
-        return self.reads_all and exceeds(track, self.window)
 
     def finished(self, video: CaptionedVideo) -> CaptionedVideo:
         """Scores that count the sentences; in a summary the events that are confident enough with them, by time."""

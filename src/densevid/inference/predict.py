@@ -136,7 +136,7 @@ class OpenedJob:
         for video in videos:
             try:
                 track = self.source.track(video)
-                part.tracks[video] = track if self.video_captioner.is_long(track) else self.captioner.read(track)
+                part.tracks[video] = track if self.captioner.is_long(track) else self.captioner.read(track)
             except (InputError, MemoryError) as error:
                 part.failures[video] = named(video, error)
         return part

@@ -35,6 +35,13 @@ from densevid.inference.nms import Selection
 from densevid.model.priors import WordPrior, exact
 from densevid.model.proposal_decoder import Proposals
 
+WINDOW = 4  # steps on each side of a change whose means are compared
+MOST_CHANGES = 40  # of a video, the strongest
+FAINTEST = 1e-4  # of the length of a feature vector: what changes less does not change
+WEAKEST_PULL = 0.02  # of the strongest change at no distance: less moves nothing
+SHORTEST = 1.0  # step: two borders may not fall together
+LENGTH_POWER = 0.25  # of the share of the window that a proposal takes, in its contrast
+
 
 def running_total(exact_BTF: Tensor) -> Tensor:
     """Row t is the sum of all steps before t, B x (T + 1) x F."""
@@ -55,13 +62,6 @@ def similarity_space(word_prior: WordPrior | None, settings: InferenceConfig) ->
 
 def _themselves(features_BTF: Tensor) -> Tensor:
     return features_BTF
-
-
-WINDOW = 4  # steps on each side of a change whose means are compared
-MOST_CHANGES = 40  # of a video, the strongest
-FAINTEST = 1e-4  # of the length of a feature vector: what changes less does not change
-WEAKEST_PULL = 0.02  # of the strongest change at no distance: less moves nothing
-SHORTEST = 1.0  # step: two borders may not fall together
 
 
 @dataclass(frozen=True)
@@ -140,9 +140,6 @@ def _pulled(border_BA: Tensor, near_BA: Tensor, changes: Changes) -> tuple[Tenso
     moves_BA = pull_BA >= WEAKEST_PULL
     step_BA = torch.where(moves_BA, changes.step_BC.gather(1, place_BA), border_BA)
     return step_BA, torch.where(moves_BA, changes.strength_BC.gather(1, place_BA), WEAKEST_PULL)
-
-
-LENGTH_POWER = 0.25
 
 
 def rescore_by_contrast(

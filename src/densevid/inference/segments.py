@@ -6,14 +6,13 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
-from typing import TypeGuard
 
 import numpy as np
 
 from densevid.events import Event
 from densevid.inference.batches import ModelInput
 from densevid.inference.captioner import Captioner, Segments
-from densevid.inference.windows import Windows, exceeds
+from densevid.inference.windows import Windows
 from densevid.tracks import FeatureTrack
 
 Part = tuple[FeatureTrack | ModelInput, Segments]
@@ -47,20 +46,15 @@ def caption_segments_many(captioner: Captioner, videos: Iterable[Part]) -> Itera
 
 def unseen(captioner: Captioner, track: FeatureTrack | ModelInput, segments: Segments) -> int:
     """How many spans begin after all that is read; they are captioned from the last step."""
-    if not is_long(track, captioner):
-        return captioner.unseen(track, segments)
-    starts = track.clock.steps([start for start, _ in segments])
-    return int((starts >= len(track)).sum())
-
-
-def is_long(track: FeatureTrack | ModelInput, captioner: Captioner) -> TypeGuard[FeatureTrack]:
-    """Whether a video is read in more than one window."""
-    return captioner.behavior.reads_all and exceeds(track, captioner.config.model.window)
+    steps = len(track.values_TF) if isinstance(track, ModelInput) else len(track)
+    if not captioner.is_long(track):
+        steps = min(steps, captioner.config.model.window)
+    return int((track.clock.steps(np.asarray([start for start, _ in segments])) >= steps).sum())
 
 
 def _parts(captioner: Captioner, track: FeatureTrack | ModelInput, segments: Segments) -> list[Part]:
     """The video with all its spans or, of a long one, a window for each span, with the span in its time."""
-    if not segments or not is_long(track, captioner):
+    if not segments or not captioner.is_long(track):
         return [(captioner.read(track), segments)]
     windows = Windows(first_steps(captioner, track, segments), captioner.config.model.window, len(track))
     begins = track.seconds(windows.starts).tolist()
@@ -72,7 +66,7 @@ def _parts(captioner: Captioner, track: FeatureTrack | ModelInput, segments: Seg
 
 def first_steps(captioner: Captioner, track: FeatureTrack | ModelInput, segments: Segments) -> tuple[int, ...]:
     """The first step of each span's window: 0 if that window holds the span, else with the span in its middle."""
-    if not segments or not is_long(track, captioner):
+    if not segments or not captioner.is_long(track):
         return (0,) * len(segments)
     window = captioner.config.model.window
     steps_S2 = np.clip(track.clock.steps(np.asarray(segments)), 0, len(track))

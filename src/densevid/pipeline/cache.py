@@ -25,30 +25,6 @@ from densevid.errors import InputError
 from densevid.io import atomic_path, cache_folder, hash_of, tensor_path
 from densevid.tracks import Clock, FeatureTrack
 
-
-def write_track(path: Path, cached: CachedTrack) -> None:
-    """Write a track that has a clock of its own; whole or not at all."""
-    track = cached.track
-    edges = track.clock.seconds(np.arange(len(track) + 1))
-    about = {"streams": track.streams, "recipe": track.recipe, "duration": track.duration, "warning": cached.warning}
-    arrays = {"values": np.ascontiguousarray(track.values), "edges": edges}
-    with tensor_path(path) as temporary:
-        save_file(arrays, temporary, metadata={"densevid": json.dumps(about)})
-
-
-def read_track(path: Path, recipe: str) -> CachedTrack | None:
-    """Read it back; None for a file that is not such a track, or one of another recipe."""
-    try:
-        with safe_open(path, framework="numpy") as file:
-            about = json.loads((file.metadata() or {})["densevid"])
-            values, edges = file.get_tensor("values"), file.get_tensor("edges")
-        streams = tuple((str(name), int(width)) for name, width in about["streams"])
-        track = FeatureTrack(values, Clock.from_edges(edges), streams, about["recipe"], about["duration"])
-    except (OSError, SafetensorError, KeyError, ValueError, TypeError, InputError):
-        return None
-    return CachedTrack(track, about.get("warning")) if track.recipe == recipe else None
-
-
 FORMAT = 1
 LIMIT_VARIABLE, DEFAULT_LIMIT = "DENSEVID_CACHE_BYTES", 4 << 30
 
@@ -106,6 +82,29 @@ class Cache:
 
     def _path(self, kind: str, key: str, suffix: str) -> Path | None:
         return self.folder / kind / f"{key}.{suffix}" if self.folder else None
+
+
+def write_track(path: Path, cached: CachedTrack) -> None:
+    """Write a track that has a clock of its own; whole or not at all."""
+    track = cached.track
+    edges = track.clock.seconds(np.arange(len(track) + 1))
+    about = {"streams": track.streams, "recipe": track.recipe, "duration": track.duration, "warning": cached.warning}
+    arrays = {"values": np.ascontiguousarray(track.values), "edges": edges}
+    with tensor_path(path) as temporary:
+        save_file(arrays, temporary, metadata={"densevid": json.dumps(about)})
+
+
+def read_track(path: Path, recipe: str) -> CachedTrack | None:
+    """Read it back; None for a file that is not such a track, or one of another recipe."""
+    try:
+        with safe_open(path, framework="numpy") as file:
+            about = json.loads((file.metadata() or {})["densevid"])
+            values, edges = file.get_tensor("values"), file.get_tensor("edges")
+        streams = tuple((str(name), int(width)) for name, width in about["streams"])
+        track = FeatureTrack(values, Clock.from_edges(edges), streams, about["recipe"], about["duration"])
+    except (OSError, SafetensorError, KeyError, ValueError, TypeError, InputError):
+        return None
+    return CachedTrack(track, about.get("warning")) if track.recipe == recipe else None
 
 
 def default_cache() -> Cache:

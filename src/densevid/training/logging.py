@@ -19,6 +19,12 @@ from densevid.training.run_folder import RunFolder
 SCORES = ("cider", "meteor", "dense_meteor", "average_recall")
 COLUMNS = ("step", "epoch", "split", *PARTS, "learning_rate", "samples_per_second", "seconds", *SCORES)
 Row = Mapping[str, float | int | str]
+Line = list[tuple[float, float]]
+SHOWN = (*PARTS, "learning_rate", *SCORES)
+COLOURS = {"training": "#4878a8", "validation": "#c8553d"}
+PANEL = (300, 190)
+PANELS_A_ROW = 3
+CURVES_SECONDS = 30.0  # between two drawings
 
 
 class MetricsFile:
@@ -55,13 +61,6 @@ def _line(row: Row) -> str:
     cells = [f"{value:.6g}" if isinstance(value, float) else str(value) for value in values]
     csv.writer(text, lineterminator="\n").writerow(cells)
     return text.getvalue()
-
-
-Line = list[tuple[float, float]]
-SHOWN = (*PARTS, "learning_rate", *SCORES)
-COLOURS = {"training": "#4878a8", "validation": "#c8553d"}
-PANEL = (300, 190)
-PANELS_A_ROW = 3
 
 
 def draw_curves(metrics: Path, folder: Path) -> Path:
@@ -147,9 +146,6 @@ def _svg_panel(column: str, lines: dict[str, Line]) -> str:
     labels += [(x0 - 4, y0, "end", f"{low:.3g}"), (x1, y0 + 14, "end", f"step {right:.0f}")]
     drawn += [f'<text x="{x}" y="{y}" text-anchor="{anchor}">{escape(text)}</text>' for x, y, anchor, text in labels]
     return "".join(drawn)
-
-
-CURVES_SECONDS = 30.0  # between two drawings
 
 
 class RunLog:

@@ -23,6 +23,9 @@ ONE_IN = 50  # of all steps so far, once there are ENOUGH_STEPS
 ENOUGH_STEPS = 200
 
 PARTS = ("total", "score", "offsets", "mask", "words", "gradient")
+LAG = 8  # steps that may be under way on a GPU before their losses are read
+NAMED = 8  # videos in an error
+KEPT = "the last good checkpoint, if there was one, is kept: look at these features"
 
 
 @dataclass
@@ -45,11 +48,6 @@ class SkippedSteps:
         """One line."""
         were = "step was" if self.count == 1 else "steps were"
         return f"{self.count:,} of {steps:,} {were} skipped: a gradient was not finite, though every loss was"
-
-
-LAG = 8
-NAMED = 8  # videos
-KEPT = "the last good checkpoint, if there was one, is kept: look at these features"
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ L = 10 L_r + 1 sum_i L_m^i + 1 L_e + .25 sum_t L_c^t. The paper writes sums over
 weights these are) takes means; `training.reduction` chooses, means by default. A mean is over what all ranks together
 count, so the losses do not depend on how many ranks share a batch. Nothing here waits for the device.
 
-`step.total_loss` runs the network on a batch, computes the terms here and adds them up.
+`objective.total_loss` runs the network on a batch, computes the terms here and adds them up.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from densevid.model.event_mask import EventMask
 from densevid.model.proposal_decoder import Proposals
 from densevid.training.distributed import share_of_count
 from densevid.training.targets import Targets
+
+NEAR = 0.5  # IoU with an event from which on the offsets of an anchor learn
 
 
 @dataclass(frozen=True)
@@ -128,9 +130,6 @@ def _over_sequence(loss_PT: Tensor, counted_PT: Tensor, config: TrainingConfig) 
 def _mean(loss: Tensor, counted: Tensor) -> Tensor:
     """Mean where counted; 0 where nothing is. Uncounted entries are replaced, so a non-finite one cannot leak."""
     return torch.where(counted, loss, 0).sum() / share_of_count(counted.sum())
-
-
-NEAR = 0.5  # IoU with an event from which on the offsets of an anchor learn
 
 
 def overlap_losses(proposals: Proposals, batch: Batch) -> tuple[Tensor, Tensor]:

@@ -20,6 +20,8 @@ from densevid.checkpoint import LoadedModel
 from densevid.config import TrainingConfig
 from densevid.errors import InputError
 
+PLATEAU_THRESHOLD = 1e-4  # relative, as in torch's ReduceLROnPlateau
+
 
 class WeightAverage:
     """average <- decay average + (1 - decay) weights after every step, of all weights and running statistics.
@@ -94,9 +96,6 @@ def _mean(tensors: Sequence[Tensor]) -> Tensor:
     return (
         torch.stack([tensor.double() for tensor in tensors]).mean(0).to(first) if first.is_floating_point() else first
     )
-
-
-PLATEAU_THRESHOLD = 1e-4  # relative, as in torch's ReduceLROnPlateau
 
 
 def optimizer_for(model: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer:

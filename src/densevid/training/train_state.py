@@ -13,9 +13,9 @@ from densevid.data.batches import Batch
 from densevid.model.masked_transformer import MaskedTransformer
 from densevid.training.distributed import Ranks, mean_over_ranks, with_synchronised_norms
 from densevid.training.loss_monitor import LossSums, SkippedSteps
+from densevid.training.objective import Objective
 from densevid.training.optim import Schedule, WeightAverage, optimizer_for, step_if_finite
 from densevid.training.rewards import Reward
-from densevid.training.step import Objective
 
 
 class TrainState:

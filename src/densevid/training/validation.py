@@ -25,9 +25,9 @@ from densevid.inference.reranking import generate_sentences
 from densevid.model.masked_transformer import MaskedTransformer
 from densevid.training.distributed import Ranks, gather, mean_over_ranks
 from densevid.training.loss_monitor import PARTS
+from densevid.training.objective import segment_memory, total_loss
 from densevid.training.rewards import documents_of
 from densevid.training.sentence_scores import Cider
-from densevid.training.step import segment_memory, total_loss
 from densevid.training.train_state import autocast
 
 Events = dict[str, list[Event]]

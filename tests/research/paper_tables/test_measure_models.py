@@ -18,7 +18,7 @@ from densevid.timelines.clips import ClipCollection
 from densevid.timelines.compose import TimelineGenerator
 from densevid.timelines.dataloader import TimelineLoader
 from densevid.timelines.dataset import TimelineDataset
-from densevid.training.step import total_loss
+from densevid.training.objective import total_loss
 from helpers.clip_collections import write_collection
 from research.paper_tables.definitions import rows
 from research.paper_tables.measure_models import gradient_norms

@@ -13,7 +13,7 @@ from densevid.data.dataset import SegmentDataset
 from densevid.data.sources import InMemoryFeatures
 from densevid.data.vocabulary import Vocabulary
 from densevid.model.masked_transformer import MaskedTransformer
-from densevid.training.step import mix_words, sampling_ratio, total_loss
+from densevid.training.objective import mix_words, sampling_ratio, total_loss
 from densevid.training.train_state import TrainState
 from examples.learn_generated_videos import RECIPE, SENTENCES, SMALL, generate
 

@@ -1,4 +1,4 @@
-"""The loss of one batch: the network runs as `training.task` wants it, and the terms of the loss are added up.
+"""The objective of training: the network runs as `training.task` wants it, and the terms of the loss are added up.
 
 `total_loss` does this for training and validation alike:
 
