@@ -1,4 +1,4 @@
-"""Contrast: against a loop over plain means, at its two ends, and what must not change."""
+"""Contrast rescoring and its running totals: against plain loops, at both ends of the weight, and in any batch."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from densevid.inference.confidence import Calibration
 from densevid.inference.fitting.logistic import LogisticCurve
 from densevid.inference.long_video import LongVideoCaptioner
 from densevid.inference.nms import Selection
-from densevid.inference.rescoring import contrast_scores, rescore_by_contrast
+from densevid.inference.rescoring import contrast_scores, rescore_by_contrast, rows_at, running_total
 from densevid.inference.summary import SummaryRules
+from densevid.model.priors import exact
 from helpers.random_models import random_model, random_track
 
 WINDOW = 40
@@ -139,3 +140,16 @@ def test_a_summary_without_a_calibration_asks_how_sure_the_network_is() -> None:
         (events,) = LongVideoCaptioner(captioner, summary=rules).caption_many([track])
         found.append(events)
     assert all(found) and all(event.score > 0.5 for events in found for event in events)
+
+
+def test_the_difference_of_two_rows_is_the_sum_between_them() -> None:
+    features = torch.randn(2, 9, 3, generator=torch.Generator().manual_seed(0))
+    features[:, 0] = 1e6
+    total = running_total(exact(features))
+    first, last = torch.tensor([[0, 3, 5], [1, 4, 9]]), torch.tensor([[9, 3, 8], [2, 9, 9]])
+    sums = rows_at(total, last) - rows_at(total, first)
+    for video in range(2):
+        for place, (start, end) in enumerate(zip(first[video].tolist(), last[video].tolist(), strict=True)):
+            torch.testing.assert_close(
+                sums[video, place], features[video, start:end].double().sum(dim=0), atol=1e-8, rtol=0
+            )
