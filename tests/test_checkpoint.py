@@ -37,7 +37,7 @@ def loaded() -> LoadedModel:
     return LoadedModel(MaskedTransformer(config, 6), config, vocabulary, FeatureRecipe({"name": "made", "version": 1}))
 
 
-def test_a_folder_goes_round_and_says_where_it_came_from(loaded: LoadedModel, tmp_path: Path) -> None:
+def test_a_saved_model_loads_equal_and_names_its_origin(loaded: LoadedModel, tmp_path: Path) -> None:
     save_model(tmp_path / "deep" / "model", loaded, {"densevid": "1"})
     again = load_model(tmp_path / "deep" / "model")
     assert (again.config, again.vocabulary, again.recipe) == (loaded.config, loaded.vocabulary, loaded.recipe)

@@ -41,7 +41,9 @@ EVENTS = st.builds(
 
 
 @given(st.dictionaries(st.text(), st.lists(EVENTS, max_size=4), max_size=4))
-def test_files_go_round(tmp_path_factory: pytest.TempPathFactory, events: dict[str, list[Event]]) -> None:
+def test_event_files_survive_writing_and_reading(
+    tmp_path_factory: pytest.TempPathFactory, events: dict[str, list[Event]]
+) -> None:
     path = tmp_path_factory.mktemp("events") / "events.json"
     write_events(path, events, provenance={"densevid": "0"})
     assert read_events(path) == events

@@ -96,7 +96,7 @@ def test_a_byte_order_mark_is_no_harm(tmp_path: Path) -> None:
     assert read_json(tmp_path / "file.json") == [1]
 
 
-def test_provenance_says_all(tmp_path: Path) -> None:
+def test_provenance_has_version_commit_command_and_a_hash_of_each_input(tmp_path: Path) -> None:
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "same.json").write_text(folder)
@@ -132,11 +132,11 @@ VALUES = st.recursive(
 
 
 @given(st.dictionaries(TEXT, VALUES, max_size=5))
-def test_toml_goes_round(table: dict) -> None:
+def test_toml_survives_writing_and_reading(table: dict) -> None:
     assert tomllib.loads(toml_text(table)) == table
 
 
-def test_toml_leaves_out_what_it_cannot_say() -> None:
+def test_toml_leaves_out_values_it_cannot_represent() -> None:
     assert tomllib.loads(toml_text({"a": None, "b": {"c": None, "d": 1}})) == {"b": {"d": 1}}
     with pytest.raises(TypeError, match="no TOML form"):
         toml_text({"a": object()})

@@ -71,7 +71,7 @@ def test_the_loss_is_near_zero(trained: LoadedModel) -> None:
     assert losses["offsets"] < 0.01 and losses["mask"] < 0.1
 
 
-def test_it_proposes_and_captions_them_right(trained: LoadedModel) -> None:
+def test_an_overfitted_model_finds_and_captions_its_videos(trained: LoadedModel) -> None:
     assert share_found(trained, TRACKS, covers, same_sentence) == 1
     predicted = sum(len(Captioner(trained).caption(track)) for track in TRACKS.values())
     assert predicted <= 1.5 * sum(map(len, TRUTH.values())), "and hardly anything else"

@@ -14,7 +14,7 @@ import torch
 
 from densevid.cli import main
 from helpers.released_weights import released_weights
-from reference.released_reference import KeyValueCache, ReleasedReference, Settings
+from reference.released_reference import ReleasedEvent, ReleasedReference, Settings
 
 FRAME_RATES = (25, 29.97, 30)
 CAPTIONED = 5  # sentences to compare for each video; generating them in loops is slow
@@ -119,7 +119,7 @@ def saved_features(case: Case, folder: Path) -> tuple[dict[str, tuple[np.ndarray
     return tracks, ["--durations", str(folder / "durations.csv")]
 
 
-def same(ours: list[dict[str, Any]], theirs: list[KeyValueCache], seconds: float) -> None:
+def same(ours: list[dict[str, Any]], theirs: list[ReleasedEvent], seconds: float) -> None:
     assert len(ours) == len(theirs)
     for row, wanted in zip(ours, theirs, strict=True):
         assert row["timestamp"] == [wanted.start * seconds, wanted.end * seconds]

@@ -51,13 +51,13 @@ def test_between_and_beyond_the_edges() -> None:
 
 
 @pytest.mark.parametrize("value", [0, -1, np.nan, np.inf])
-def test_a_step_lasts(value: float) -> None:
+def test_a_step_length_that_is_not_positive_is_refused(value: float) -> None:
     with pytest.raises(InputError, match="seconds per step must be positive"):
         Clock.uniform(value)
 
 
 @pytest.mark.parametrize("edges", [[], [1], [1, 1], [2, 1], [0, np.nan], [0, np.inf], [[0, 1]]])
-def test_edges_increase(edges: list[float]) -> None:
+def test_edges_that_do_not_increase_are_refused(edges: list[float]) -> None:
     with pytest.raises(InputError, match="strictly increasing"):
         Clock.from_edges(edges)
 

@@ -441,7 +441,9 @@ def test_it_can_be_used_by_keyboard_and_small_screens(visit: Callable[[str], Pag
 
 
 @pytest.mark.parametrize("look", ["light", "dark"])
-def test_axe_finds_no_barrier(visit: Callable[[str], Page], made: Path, tmp_path: Path, look: str) -> None:
+def test_axe_finds_no_accessibility_barrier_on_the_upload_page(
+    visit: Callable[[str], Page], made: Path, tmp_path: Path, look: str
+) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="pip install 'densevid[dev]'").Axe()
     rules = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]}
     with running(playing(tmp_path, "held")) as server:

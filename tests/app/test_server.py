@@ -86,7 +86,7 @@ def test_a_video_is_sent_watched_fetched_and_deleted(server: Running, content: b
     assert job["id"] not in folders(server)
 
 
-def test_a_form_is_taken_too(server: Running, content: bytes) -> None:
+def test_a_multipart_form_is_accepted_as_an_upload(server: Running, content: bytes) -> None:
     boundary = "x8f2"
     name = 'filename="<b>form</b>.mp4"'
     form = (
@@ -249,7 +249,7 @@ def test_no_path_of_a_client_is_ever_touched(server: Running, done: dict[str, An
     check(server.ask("GET", path.replace("ID", done["id"])), 404, "Error")
 
 
-def test_wrong_methods_are_told_so(server: Running) -> None:
+def test_wrong_methods_are_answered_with_405_and_the_allowed_ones(server: Running) -> None:
     wrong = {("PUT", "/jobs"): "GET, HEAD, POST", ("DELETE", "/jobs"): "GET, HEAD, POST", ("POST", "/"): "GET, HEAD"}
     wrong |= {("PATCH", "/limits"): "GET, HEAD", ("POST", "/jobs/1"): "DELETE, GET, HEAD"}
     for (method, path), allowed in wrong.items():

@@ -142,7 +142,7 @@ def test_a_set_of_an_earlier_version_resumes_where_its_videos_fit(
     assert "layouts" in json.loads((out / "timelines.json").read_text())["settings"]
 
 
-def test_clips_as_they_are(clips: Path, tmp_path: Path) -> None:
+def test_single_clips_are_exported_with_all_their_captions(clips: Path, tmp_path: Path) -> None:
     out = tmp_path / "single"
     assert timelines(clips, "--split", "test", "--single", "--out", out) == 0
     assert len(list(out.glob("references_*.json"))) == 5

@@ -88,7 +88,7 @@ def test_every_variant_learns(data: Path, tmp_path: Path, variant: str) -> None:
 
 
 @pytest.mark.parametrize("preset", ["modern", "proposal-only", "caption-only", "youcook2", "activitynet"])
-def test_presets_are_runs(preset: str, data: Path, tmp_path: Path) -> None:
+def test_every_preset_trains(preset: str, data: Path, tmp_path: Path) -> None:
     config = load_config(data / "tiny.toml")
     model = [f"model.{name}={value}" for name, value in (("width", 16), ("hidden", 16), ("heads", 2), ("window", 48))]
     features = [f"features.streams={json.dumps(config.features.streams)}", "features.widths=[24, 8]"]
@@ -148,7 +148,7 @@ def test_starting_from_another_model(run: Path, data: Path, tmp_path: Path) -> N
     assert main(words(data, tmp_path / "x", "--from", str(run / "model"), *settings("model.width=32"))) == 2
 
 
-def test_the_seed_decides(data: Path, tmp_path: Path) -> None:
+def test_equal_seeds_give_equal_runs_and_others_do_not(data: Path, tmp_path: Path) -> None:
     for name, seed in (("a", "1"), ("b", "1"), ("c", "2")):
         assert train_here(data, tmp_path / name, "--seed", seed, "--limit-steps", "2", validate=False) == 0
     assert_same_weights(tmp_path / "a", tmp_path / "b")

@@ -151,7 +151,7 @@ def test_odd_text_goes_through_toml_unchanged(tmp_path: Path) -> None:
     assert load_config(tmp_path / "config.toml") == config
 
 
-def test_presets_are_the_papers() -> None:
+def test_presets_have_the_settings_of_the_paper() -> None:
     assert {"activitynet", "youcook2", "proposal-only", "caption-only"} <= set(presets())
     assert load_config("activitynet") == Config()
     youcook2 = load_config("youcook2")
@@ -211,7 +211,7 @@ def test_a_reward_needs_sentences() -> None:
         load_config("proposal-only", ['training.reward="cider"'])
 
 
-def test_the_modern_recipe() -> None:
+def test_the_modern_preset_changes_the_recipe() -> None:
     training = load_config("modern").training
     assert (training.optimizer, training.schedule, training.precision) == ("adamw", "cosine", "bfloat16")
     assert training.warmup_steps > 0 and training.label_smoothing > 0 and training.ema > 0

@@ -88,7 +88,7 @@ def test_youcook2_loads_whole(split: str | None, videos: int, events: int) -> No
     assert len(annotations) == videos and len(annotations.sentences()) == events and not annotations.problems
 
 
-def test_both_forms_say_the_same(tmp_path: Path) -> None:
+def test_both_annotation_formats_read_the_same(tmp_path: Path) -> None:
     first = read_annotations(captions(tmp_path / "a.json", [[1, 2.5]], sentences=["  Two  words. "]))
     rows = [{"segment": [1, 2.5], "id": 0, "sentence": "Two words."}]
     database = {"database": {"v_a": {"subset": "training", "duration": 10.0, "annotations": rows}}, "version": "1"}

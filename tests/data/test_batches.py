@@ -75,7 +75,7 @@ def test_every_usable_segment_is_a_sample(dataset: SegmentDataset) -> None:
     )
 
 
-def test_a_batch_in_full(dataset: SegmentDataset) -> None:
+def test_a_batch_has_every_field_of_its_samples(dataset: SegmentDataset) -> None:
     batch = dataset.collate([dataset[index] for index in range(5)])
     assert batch.videos == ["short", "short", "long", "long", "uneven"] and len(batch) == 5
     assert batch.features_BTF.shape == (5, WINDOW, 5) and batch.features_BTF.dtype == torch.float16
@@ -137,7 +137,7 @@ def test_order_depends_on_seed_and_epoch_alone() -> None:
     assert len({tuple(epoch_order(50, seed, epoch)) for seed in range(3) for epoch in range(3)}) == 9
 
 
-def test_annotations_and_features_that_do_not_meet(tmp_path: Path) -> None:
+def test_annotations_and_features_without_a_common_video_are_refused(tmp_path: Path) -> None:
     source = store_of(tmp_path / "s", {"abc": Clock.uniform(1)}, {"abc": 4})
     apart = Annotations({"v_abc": [Event(0, 1, "x")]}, {}, [])
     with pytest.raises(InputError, match=r"no annotated video has features: .* ids like 'v_abc', the features 'abc'"):

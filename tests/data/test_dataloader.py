@@ -71,7 +71,7 @@ def test_the_ranks_share_every_batch(events: list[int], size: int, ranks: int) -
         assert max(map(len, shares)) - min(map(len, shares)) <= 1
 
 
-def test_epochs_and_seeds_differ() -> None:
+def test_epochs_and_seeds_have_different_orders() -> None:
     dataset = dataset_of([4] * 10)
     plans = {(seed, epoch): BatchSampler(8, seed).batches(dataset, epoch) for seed in (0, 1) for epoch in (0, 1)}
     assert len({str(batches) for batches in plans.values()}) == 4
@@ -104,7 +104,7 @@ def test_a_loader_goes_on_from_any_position(together: int) -> None:
         assert all(map(same, rest, whole[position:]))
 
 
-def test_loading_moves_no_random_numbers() -> None:
+def test_loading_leaves_the_global_random_state_alone() -> None:
     torch.manual_seed(3)
     state = torch.get_rng_state()
     list(SegmentLoader(dataset_of([3, 5]), BatchSampler(2, 0)).batches(0))
@@ -157,7 +157,7 @@ def test_workers_give_the_same_batches_from_a_store(tmp_path: Path, workers: int
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_what_is_wrong_with_features_is_told_as_it_is_from_any_process(tmp_path: Path, workers: int) -> None:
+def test_bad_features_raise_the_same_error_from_any_process(tmp_path: Path, workers: int) -> None:
     whole = dataset_of([2, 2])
     for video in whole.videos:
         np.save(tmp_path / f"{video}.npy", whole.source.track(video).values)

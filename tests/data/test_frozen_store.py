@@ -34,7 +34,7 @@ def test_its_tracks_clocks_and_recipe_are_as_written() -> None:
     np.testing.assert_allclose(track.seconds(np.arange(6)), [0, 0.48, 1.0, 1.52, 2.0, 2.4])
 
 
-def test_it_can_be_continued(tmp_path: Path) -> None:
+def test_a_store_of_01_takes_further_videos(tmp_path: Path) -> None:
     folder = tmp_path / "store"
     shutil.copytree(FROZEN, folder)
     store = FeatureStore.create(folder, STREAMS, recipe=FeatureStore.open(FROZEN).recipe, resume=True)

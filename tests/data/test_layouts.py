@@ -92,7 +92,7 @@ def test_the_two_formulas_for_seconds_per_step(tmp_path: Path) -> None:
         ("x,1,1\na,nan,1", "line 2"),
     ],
 )
-def test_bad_durations(tmp_path: Path, text: str, reason: str | None) -> None:
+def test_bad_duration_files_are_one_line(tmp_path: Path, text: str, reason: str | None) -> None:
     save_pair(tmp_path, "a")
     (tmp_path / "x_duration_frame.csv").write_text(text)
     if reason is None:  # a first line that is not numbers is taken for column names
@@ -294,7 +294,7 @@ def test_hdf5_without_h5py_says_what_to_install(tmp_path: Path, monkeypatch: pyt
 # All of them ---------------------------------------------------------------------------------------------------------
 
 
-def test_nothing_there_is_one_line(tmp_path: Path) -> None:
+def test_a_missing_or_empty_folder_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file or folder"):
         open_features(tmp_path / "nowhere")
     with pytest.raises(InputError, match="holds no features"):

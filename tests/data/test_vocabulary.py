@@ -48,7 +48,7 @@ SMALL = Vocabulary((*SPECIAL_TOKENS, *WORDS))
         (" .,!?'-\u200b", ""),
     ],
 )
-def test_words_of_a_sentence(sentence: str, words: str) -> None:
+def test_a_sentence_splits_into_the_papers_words(sentence: str, words: str) -> None:
     assert tokenize(sentence) == words.split()
 
 
@@ -72,7 +72,7 @@ def test_words_survive_being_written_out(sentence: str) -> None:
 
 
 @given(st.lists(TEXT, min_size=1), st.integers(1, 3), st.integers(1, 30))
-def test_ids_go_round(sentences: list[str], min_count: int, max_words: int) -> None:
+def test_words_survive_encoding_and_decoding(sentences: list[str], min_count: int, max_words: int) -> None:
     words = [word for sentence in sentences for word in tokenize(sentence)]
     frequent = {word for word in words if words.count(word) >= min_count}
     if not frequent:
@@ -108,7 +108,7 @@ def test_the_releases_rule_ends_nothing_and_deletes_literally() -> None:
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\r"), min_size=1), min_size=1))
-def test_files_go_round(tmp_path_factory: pytest.TempPathFactory, words: list[str]) -> None:
+def test_a_saved_vocabulary_loads_equal(tmp_path_factory: pytest.TempPathFactory, words: list[str]) -> None:
     path = tmp_path_factory.mktemp("v") / "vocabulary.txt"
     vocabulary = Vocabulary((*SPECIAL_TOKENS, *words))
     vocabulary.save(path)

@@ -102,7 +102,7 @@ def test_repeated_names_are_warnings(tmp_path: Path) -> None:
     assert [note.split()[1] for note in notes[1:]] == ["'v_1'", "'v_2'", "'v_3'", "1"]
 
 
-def test_versions_are_named() -> None:
+def test_the_versions_of_the_tools_are_named() -> None:
     coverage = evaluate(predicted(v_a=[]), REFERENCES, metrics=["proposals"], cache=False).coverage
     assert coverage.meteor == "native"
     assert set(coverage.versions) == {"densevid", "numpy", "pycocoevalcap"}

@@ -53,7 +53,7 @@ def evaluation() -> Evaluation:
     return evaluate(PREDICTIONS, REFERENCES, metrics=PARTS, cache=False)
 
 
-def test_the_json_contract(evaluation: Evaluation) -> None:
+def test_the_json_report_keeps_its_keys(evaluation: Evaluation) -> None:
     content = json.loads(json.dumps(evaluation.to_dict(), allow_nan=False))
     assert content["protocol"] == "2018"
     assert set(content["captioning"]["average"]) == TEXT | {"Recall", "Precision", "F1"}
@@ -80,7 +80,7 @@ def test_f1_is_that_of_the_reported_recall_and_precision(evaluation: Evaluation)
         assert scores["F1"] == pytest.approx(2 * p * r / (p + r) if p + r else 0)
 
 
-def test_coverage_hides_nothing(evaluation: Evaluation) -> None:
+def test_coverage_names_every_missing_and_extra_video(evaluation: Evaluation) -> None:
     coverage = evaluation.coverage
     assert (coverage.reference_videos, coverage.predicted_videos) == (3, 2)
     assert coverage.missing_videos == ["v_b"]
@@ -107,7 +107,7 @@ def test_the_same_from_paths_with_hashes(tmp_path: Path, evaluation: Evaluation)
     assert again.coverage.files["predictions"]["hash"].startswith("sha256:")
 
 
-def test_default_parts() -> None:
+def test_the_default_computes_every_part_that_the_data_allow() -> None:
     assert evaluate(PREDICTIONS, REFERENCES, cache=False).parts == ("captioning", "soda", "paragraph", "proposals")
     on_segments = {"results": {"v_b": [event("cats", 0, np.float32(10.0).item(), None)]}}
     found = evaluate(on_segments, REFERENCES, cache=False)
@@ -124,7 +124,7 @@ def test_protocol_2021_is_the_same_every_time() -> None:
     assert first.average() == second.average()
 
 
-def test_long_events_alone() -> None:
+def test_min_seconds_leaves_out_short_events_of_both_sides() -> None:
     found = evaluate(PREDICTIONS, REFERENCES, min_seconds=50, cache=False)
     assert found.coverage.reference_videos == 2
     assert found.coverage.subset["references_left_out"] == 2
@@ -189,7 +189,7 @@ def test_malformed_references_are_an_error(content: Any, message: str) -> None:
         read_references(content)
 
 
-def test_one_row_a_video(evaluation: Evaluation) -> None:
+def test_per_video_scores_have_one_row_a_video(evaluation: Evaluation) -> None:
     header, rows = evaluation.per_video()
     assert [row[0] for row in rows] == ["v_a", "v_b", "v_c"]
     assert evaluation.captioning is not None
@@ -243,7 +243,7 @@ def test_intervals_and_p_follow_the_data() -> None:
     assert chance.difference_interval[0] < 0 < chance.difference_interval[1]
 
 
-def test_tables_for_pasting(evaluation: Evaluation) -> None:
+def test_reports_print_as_markdown_and_latex(evaluation: Evaluation) -> None:
     table = next(report.score_tables(evaluation.to_dict()))
     assert evaluation.captioning is not None
     meteor = f"{100 * evaluation.captioning.average()['METEOR']:.2f}"

@@ -43,7 +43,7 @@ def index(meteor: MeteorScorer) -> CaptionIndex:
 
 
 @pytest.mark.parametrize("name", golden_files("e20"))
-def test_captioning(name: str, index: CaptionIndex) -> None:
+def test_captioning_equals_the_official_evaluator(name: str, index: CaptionIndex) -> None:
     predicted, kind, annotated = parts_of(name)
     result = load(name)["result"]
     ours = score_captioning(predictions(predicted), references(annotated), index, kind[1:5])
@@ -54,7 +54,7 @@ def test_captioning(name: str, index: CaptionIndex) -> None:
 
 
 @pytest.mark.parametrize("name", ["small_clean.e2018.pervideo.json.gz", "yc2small_clean.e2018.pervideo.json.gz"])
-def test_captioning_of_each_video(name: str, index: CaptionIndex) -> None:
+def test_captioning_of_each_video_equals_the_official_evaluator(name: str, index: CaptionIndex) -> None:
     predicted = name.split(".")[0]
     ours = score_captioning(predictions(predicted), references(predicted.removesuffix("_clean")), index, "2018")
     for run in load(name)["runs"]:
@@ -67,7 +67,7 @@ def test_captioning_of_each_video(name: str, index: CaptionIndex) -> None:
 
 
 @pytest.mark.parametrize("name", golden_files("soda"))
-def test_soda(name: str, index: CaptionIndex) -> None:
+def test_soda_equals_the_official_evaluator(name: str, index: CaptionIndex) -> None:
     predicted, kind, annotated = parts_of(name)
     _, letter, mode, metric = kind.split("_")
     text = {"Meteor": "METEOR", "Cider": "CIDEr"}[metric]
@@ -79,7 +79,7 @@ def test_soda(name: str, index: CaptionIndex) -> None:
         np.testing.assert_allclose(alone, golden, atol=CLOSE, rtol=0)
 
 
-def test_soda_of_each_video(index: CaptionIndex) -> None:
+def test_soda_of_each_video_equals_the_official_evaluator(index: CaptionIndex) -> None:
     (run,) = load("small_nasty.soda_c_merged.pervideo.json.gz")
     (by_video,) = (table for name, table in run.items() if name.startswith("per_video"))
     ours = score_soda(predictions("small_nasty"), references("small"), index, types=["c"])
@@ -91,7 +91,7 @@ def test_soda_of_each_video(index: CaptionIndex) -> None:
 
 @pytest.mark.parametrize("from_files", [False, True], ids=["joined", "paragraph-files"])
 @pytest.mark.parametrize("name", golden_files("para"))
-def test_paragraphs(name: str, from_files: bool, meteor: MeteorScorer) -> None:
+def test_paragraphs_equal_the_official_evaluator(name: str, from_files: bool, meteor: MeteorScorer) -> None:
     predicted, _, annotated = parts_of(name)
     files = [read_paragraphs(path).by_video for path in sorted(REFERENCES.glob(f"{annotated}_para*.json"))]
     golds = files if from_files else [paragraphs_of(rows) for rows in references(annotated)]
@@ -101,7 +101,7 @@ def test_paragraphs(name: str, from_files: bool, meteor: MeteorScorer) -> None:
 
 @pytest.mark.parametrize("name", golden_files("prop"))
 @pytest.mark.parametrize(("limit", "most"), [("max100", 100), ("uncapped", None)])
-def test_proposals(name: str, limit: str, most: int | None) -> None:
+def test_proposals_equal_the_official_evaluator(name: str, limit: str, most: int | None) -> None:
     predicted, kind, annotated = parts_of(name)
     golden = load(name)["result"][limit]
     files = references(annotated) if kind == "prop12" else references(annotated)[:1]
@@ -122,7 +122,7 @@ def test_every_headline_of_the_summary_has_a_test_above() -> None:
     assert {(p, headline) for p, headlines in load("summary.json").items() for headline in headlines} <= tested
 
 
-def test_meteor_pairs_and_blocks(meteor: MeteorScorer) -> None:
+def test_meteor_of_pairs_and_of_blocks_equals_the_jar(meteor: MeteorScorer) -> None:
     content = load("meteor_pairs.json.gz")
     rows = content["rows"]
     stats = meteor.statistics([(row["hyp"], tuple(row["refs"])) for row in rows])

@@ -94,7 +94,9 @@ def test_tokens_and_meteor_of_every_pair_equal_the_jars(world: InventedSet, offi
 
 
 @pytest.mark.parametrize("protocol", ["2017", "2018", "2021"])
-def test_captioning(world: InventedSet, official: OfficialScorers, protocol: str) -> None:
+def test_captioning_equals_plain_loops_over_the_official_scorers(
+    world: InventedSet, official: OfficialScorers, protocol: str
+) -> None:
     scores = evaluate(world.predictions, world.references, metrics=["captioning"], protocol=protocol, cache=False)
     assert scores.captioning is not None
     videos = order_of_a_set(world.references)
@@ -110,7 +112,9 @@ def test_captioning(world: InventedSet, official: OfficialScorers, protocol: str
 
 
 @pytest.mark.parametrize("metric", ["METEOR", "CIDEr"])
-def test_soda(world: InventedSet, official: OfficialScorers, metric: str) -> None:
+def test_soda_equals_plain_loops_over_the_official_scorers(
+    world: InventedSet, official: OfficialScorers, metric: str
+) -> None:
     scores = evaluate(world.predictions, world.references, metrics=["soda"], soda_metric=metric, cache=False).soda
     assert scores is not None
     videos = order_of_a_set(world.references, world.results)
@@ -121,14 +125,16 @@ def test_soda(world: InventedSet, official: OfficialScorers, metric: str) -> Non
         assert got == pytest.approx(values, abs=CLOSE, rel=0), (kind, mode)
 
 
-def test_paragraphs(world: InventedSet, official: OfficialScorers, ours: Evaluation) -> None:
+def test_paragraphs_equal_plain_loops_over_the_official_scorers(
+    world: InventedSet, official: OfficialScorers, ours: Evaluation
+) -> None:
     assert ours.paragraph is not None
     want = paragraphs(world.results, world.references, official)
     assert ours.paragraph.to_dict() == pytest.approx(want, abs=CLOSE, rel=0)
 
 
 @pytest.mark.parametrize("side", ["first", "pooled"])
-def test_proposals(world: InventedSet, ours: Evaluation, side: str) -> None:
+def test_proposals_equal_a_plain_loop(world: InventedSet, ours: Evaluation, side: str) -> None:
     assert ours.proposals is not None
     scores = getattr(ours.proposals, side)
     recall, number = average_recall(world.results, world.references[:1] if side == "first" else world.references)
@@ -138,7 +144,9 @@ def test_proposals(world: InventedSet, ours: Evaluation, side: str) -> None:
     assert scores.to_dict()["AR@5"] == pytest.approx(at_five, abs=EXACT)
 
 
-def test_given_segments(world: InventedSet, official: OfficialScorers) -> None:
+def test_given_segments_equal_plain_loops_over_the_official_scorers(
+    world: InventedSet, official: OfficialScorers
+) -> None:
     scores = evaluate(world.on_segments, world.references, metrics=["segments"], cache=False).segments
     assert scores is not None
     want = given_segments(world.on_segments["results"], world.references, official)

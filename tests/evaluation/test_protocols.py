@@ -75,7 +75,7 @@ def videos_of(references: list[dict[str, Any]]) -> list[str]:
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10**6), st.sampled_from(["2017", "2018", "2021"]))
-def test_captioning(index: CaptionIndex, seed: int, protocol: str) -> None:
+def test_captioning_equals_the_plain_loop(index: CaptionIndex, seed: int, protocol: str) -> None:
     predictions, references = world(seed)
     ours = score_captioning(read_predictions(predictions), [read_references(r) for r in references], index, protocol)
     videos, garbage = videos_of(references), garbage_sentence(protocol)
@@ -89,7 +89,7 @@ def test_captioning(index: CaptionIndex, seed: int, protocol: str) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10**6))
-def test_soda(index: CaptionIndex, seed: int) -> None:
+def test_soda_equals_the_plain_loop(index: CaptionIndex, seed: int) -> None:
     predictions, references = world(seed)
     ours = score_soda(read_predictions(predictions), [read_references(r) for r in references], index)
     videos = [video for video in videos_of(references) if video in predictions["results"]]
@@ -101,7 +101,7 @@ def test_soda(index: CaptionIndex, seed: int) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10**6))
-def test_proposals(seed: int) -> None:
+def test_proposals_equal_the_plain_loop(seed: int) -> None:
     predictions, references = world(seed, most=30)
     ours = score_proposals(read_predictions(predictions), [read_references(r) for r in references])
     recall, number = average_recall(predictions["results"], references)
@@ -111,7 +111,7 @@ def test_proposals(seed: int) -> None:
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 10**6))
-def test_segments(index: CaptionIndex, seed: int) -> None:
+def test_segments_equal_the_plain_loop(index: CaptionIndex, seed: int) -> None:
     predictions, references = world(seed)
     draw = random.Random(seed)
     for file in references:  # the second annotator sees some of the first one's segments

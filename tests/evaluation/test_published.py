@@ -19,14 +19,14 @@ def captioning(predictions: str, references: str) -> dict[str, float]:
     return {name: 100 * value for name, value in evaluation.captioning.average().items()}
 
 
-def test_mdvc() -> None:
+def test_the_published_captions_of_mdvc_get_their_published_scores() -> None:
     scores = captioning("mdvc_val_1.json", "val_1.json")
     published = {"METEOR": 9.9407, "Bleu_3": 4.2420, "Bleu_4": 1.9788, "ROUGE_L": 20.3498, "CIDEr": 40.6947}
     published |= {"Recall": 91.1735, "Precision": 91.1735}
     assert {name: round(scores[name], 4) for name in published} == published
 
 
-def test_bmt() -> None:
+def test_the_published_captions_of_bmt_get_their_published_scores() -> None:
     each = [captioning(f"bmt_val_{number}.json", f"val_{number}_available.json") for number in (1, 2)]
     means = {name: round(sum(scores[name] for scores in each) / 2, 3) for name in ("METEOR", "Bleu_3", "Bleu_4")}
     assert means == {"METEOR": 10.901, "Bleu_3": 4.628, "Bleu_4": 1.993}

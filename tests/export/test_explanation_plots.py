@@ -60,7 +60,7 @@ def test_all_figures_of_an_explanation_are_drawn(explanation: Explanation) -> No
     assert explanation_figures(Explanation((), ())) == ()
 
 
-def test_figures_are_told_to_those_who_cannot_see_them(explanation: Explanation) -> None:
+def test_figures_have_a_description_for_screen_readers(explanation: Explanation) -> None:
     text = attention_figure(explanation).description
     assert HOSTILE in text and text.index(HOSTILE) < text.index("a dog barks") and "a man runs" not in text
     low, high = explanation.entropy_L
@@ -105,7 +105,7 @@ def texts(monkeypatch) -> list[str]:
     return written
 
 
-def test_of_an_empty_timeline_the_best_proposals_are_drawn_and_called_so(texts: list[str]) -> None:
+def test_for_an_empty_timeline_the_best_proposals_are_drawn_and_labelled(texts: list[str]) -> None:
     best = Explanation((proposal(2, 12, 0.78),), (proposal(20, 31, 0.4, "a man runs"),))
     masks, words, _ = explanation_figures(best)
     assert masks.title == f"Event masks. {EMPTY}" and words.title == f"Where each word looked. {EMPTY}"

@@ -50,7 +50,7 @@ def page(browser: Any, folder: Path) -> Iterator[Any]:
     assert not problems and all(url.startswith(("file:", "data:")) for url in requested)
 
 
-def test_it_says_what_there_is_and_what_failed(page: Any) -> None:
+def test_the_index_lists_finished_and_failed_videos(page: Any) -> None:
     assert page.locator(".facts").text_content() == "3 of 4 videos captioned · 0:24 · 13 events"
     assert page.locator(".video").count() == 3
     assert page.locator(".failures li").text_content() == "broken.mp4: not a video <that> can be read"

@@ -51,5 +51,5 @@ def test_groups_of_references_come_first_and_names_are_kept() -> None:
     assert layout.groups == ("annotator 2", "ours", "Predicted")
 
 
-def test_nothing_to_lay_out() -> None:
+def test_a_timeline_without_events_has_no_groups() -> None:
     assert lay_out([]).groups == ()

@@ -39,7 +39,7 @@ def test_recall_is_what_counting_gives() -> None:
     assert curves.shape == (2, 25) and curves[0, -1] > 0
 
 
-def test_recall_of_nothing() -> None:
+def test_recall_without_proposals_is_zero() -> None:
     assert not recall_curves([], [Event(0, 1, "")], (0.5,)).any()
     assert "Of 1 reference, found with 0 proposals: 0% at" in recall_figure([], [Event(0, 1, "")]).description
 

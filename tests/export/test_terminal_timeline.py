@@ -51,7 +51,7 @@ def test_escape_codes_of_a_sentence_do_nothing() -> None:
     assert "\x1b" not in shown and "\r" not in shown and "gone new" in shown
 
 
-def test_nothing_is_said_so() -> None:
+def test_an_empty_timeline_says_that_it_is_empty() -> None:
     assert terminal_timeline([], 10.0).strip() == NOTHING
 
 

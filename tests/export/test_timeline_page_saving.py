@@ -79,7 +79,7 @@ def cues(text: str) -> list[list[str]]:
     return [block[-2:] for block in blocks if any(" --> " in line for line in block)]
 
 
-def test_what_people_said_alone_is_not_offered_for_saving(opened: Opened, document: TimelineDocument) -> None:
+def test_references_alone_are_not_offered_for_saving(opened: Opened, document: TimelineDocument) -> None:
     truth = references([Event(0, 4, "a man comes in")])
     assert opened(replace(document, events=truth)).locator(".downloads button").count() == 0
     both = replace(document, events=(*truth, ShownEvent(Event(0, 4, "a man"), 0.5)))

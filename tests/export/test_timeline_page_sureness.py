@@ -65,7 +65,7 @@ def test_search_and_slider_work_together(opened: Opened, document: TimelineDocum
 
 
 @pytest.mark.parametrize("number, most", [(10, 0.9), (30, 0.15)])
-def test_few_events_and_such_as_are_alike_need_none(
+def test_few_or_equally_confident_events_have_no_slider(
     opened: Opened, document: TimelineDocument, number: int, most: float
 ) -> None:
     assert opened(many(document, number, most)).locator("#sureness").count() == 0

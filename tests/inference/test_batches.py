@@ -34,7 +34,7 @@ def test_few_events_a_video_make_many_videos_a_batch(events: int, videos: int) -
 
 
 @pytest.mark.parametrize(("on_gpu", "steps", "videos"), [(False, None, 4), (True, 50, 5)])
-def test_what_bounds_memory_stays(on_gpu: bool, steps: int | None, videos: int) -> None:
+def test_the_bounds_of_memory_limit_a_batch(on_gpu: bool, steps: int | None, videos: int) -> None:
     batches = Batches(10, on_gpu=on_gpu, steps=steps)
     for batch in batches(video(10) for _ in range(20)):
         assert len(batch) == videos
@@ -98,7 +98,7 @@ def test_half_precision_arrives_as_the_same_numbers(captioner: Captioner, mixed:
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_what_is_no_number_is_found_in_half_precision_too(captioner: Captioner, bad: float) -> None:
+def test_nan_and_infinity_are_refused_in_half_precision_too(captioner: Captioner, bad: float) -> None:
     track = halved(TRACKS[0])
     track.values[17, 3] = bad
     with pytest.raises(InputError, match="NaN, infinity"):

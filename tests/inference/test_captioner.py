@@ -71,7 +71,9 @@ def test_one_by_one_equals_batched(captioner: Captioner, lengths: list[int], see
         same(alone, events)
 
 
-def test_company_changes_no_anchor_and_no_mask(captioner: Captioner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_videos_in_a_batch_change_no_anchor_and_no_mask(
+    captioner: Captioner, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whatever the padding of its batch, an event's anchor leads to the mask that it was captioned under."""
     tracks = [random_track(steps, steps) for steps in (40, 13, 29, 1, 31)]
     alone = [next(captioner.captioned([track])) for track in tracks]
@@ -103,20 +105,20 @@ def test_limits_of_memory_change_nothing(captioner: Captioner) -> None:
 
 
 def test_given_segments_together_and_alone(captioner: Captioner) -> None:
-    told = [
+    captioned = [
         (random_track(40, 1), [(0.0, 20.0), (3.2, 4.1)]),
         (random_track(7, 2), []),
         (random_track(21, 3), [(10.0, 99.0)]),
     ]
-    together = list(captioner.caption_segments_many(told))
-    assert [[(event.start, event.end) for event in events] for events in together] == [spans for _, spans in told]
-    for (track, spans), events in zip(told, together, strict=True):
+    together = list(captioner.caption_segments_many(captioned))
+    assert [[(event.start, event.end) for event in events] for events in together] == [spans for _, spans in captioned]
+    for (track, spans), events in zip(captioned, together, strict=True):
         same(captioner.caption_segments(track, spans), events)
 
 
 @pytest.mark.parametrize("mask", ["gated", "learned", "discrete"])
 @pytest.mark.parametrize("seed", range(3))
-def test_the_plain_way_says_the_same(mask: str, seed: int) -> None:
+def test_captions_equal_those_of_the_plain_captioner(mask: str, seed: int) -> None:
     loaded = random_model({"mask": mask}, seed=seed)
     tracks = [random_track(steps, seed) for steps in (8, 33, 40)]
     plain = PlainCaptioner(loaded)
@@ -163,16 +165,16 @@ def test_numbers_that_are_none_are_refused() -> None:
 
 
 def test_numbers_that_a_network_cannot_compute_with_are_refused() -> None:
-    """Not told as an event without a word."""
+    """And not reported as an event without words."""
     captioner, track = Captioner(random_model()), random_track(20)
     large = FeatureTrack(np.full_like(track.values, 3e38), track.clock, track.streams)
-    for told in (lambda: captioner.caption(large), lambda: captioner.caption_segments(large, [(1.0, 4.0)])):
+    for captioned in (lambda: captioner.caption(large), lambda: captioner.caption_segments(large, [(1.0, 4.0)])):
         with pytest.raises(InputError, match="too large for this model"):
-            told()
+            captioned()
     assert captioner.caption(track)
 
 
-def test_bfloat16_is_near() -> None:
+def test_bfloat16_gives_nearly_the_scores_of_float32() -> None:
     loaded = random_model({"mask": "discrete"})
     exact, coarse = Captioner(loaded), Captioner(loaded, precision="bfloat16")
     tracks = [random_track(steps, steps) for steps in (40, 31)]
@@ -182,7 +184,7 @@ def test_bfloat16_is_near() -> None:
         np.testing.assert_allclose(ours.log_probability_P, theirs.log_probability_P, atol=0.3)
 
 
-def test_float16_is_nearer_and_says_when_it_cannot() -> None:
+def test_float16_is_nearer_to_float32_and_refuses_what_overflows() -> None:
     loaded = random_model({"mask": "discrete"})
     track = random_track(40)
     exact, coarse, fine = (
@@ -197,7 +199,7 @@ def test_float16_is_nearer_and_says_when_it_cannot() -> None:
         next(Captioner(loaded, precision="float16").captioned([track]))
 
 
-def test_equal_windows_are_told_once_and_reported_each(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_equal_spans_are_encoded_once_and_reported_each(monkeypatch: pytest.MonkeyPatch) -> None:
     captioner = Captioner(random_model({"mask": "discrete"}))
     track, spans = random_track(40), [(0.1, 4.0), (10.0, 12.0), (0.2, 3.9), (0.0, 4.0), (10.0, 12.1)]
     encoded: list[int] = []
@@ -207,11 +209,11 @@ def test_equal_windows_are_told_once_and_reported_each(monkeypatch: pytest.Monke
         "__call__",
         lambda self, shared, part: encoded.append(len(part.event_P)) or encode(self, shared, part),
     )
-    told = captioner.caption_segments(track, spans)
+    captioned = captioner.caption_segments(track, spans)
     assert sum(encoded) == 3
-    assert [(event.start, event.end) for event in told] == spans
-    assert told[0].sentence == told[2].sentence == told[3].sentence
-    for event, span in zip(told, spans, strict=True):
+    assert [(event.start, event.end) for event in captioned] == spans
+    assert captioned[0].sentence == captioned[2].sentence == captioned[3].sentence
+    for event, span in zip(captioned, spans, strict=True):
         assert event.sentence == captioner.caption_segments(track, [span])[0].sentence
 
 

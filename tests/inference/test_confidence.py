@@ -50,7 +50,7 @@ def test_the_curve_that_made_the_data_is_found() -> None:
     assert curve.weights == pytest.approx((2, -0.5), abs=0.06) and curve.bias == pytest.approx(0.3, abs=0.06)
 
 
-def test_it_is_reliable_on_other_events_and_a_curve_that_is_too_sure_is_not() -> None:
+def test_a_fitted_curve_is_reliable_on_held_out_events_and_an_overconfident_one_is_not() -> None:
     curve = LogisticCurve.fit(*drawn(4_000))
     columns, right = drawn(20_000)
     tensors = {name: torch.from_numpy(values) for name, values in columns.items()}
@@ -87,7 +87,7 @@ def calibration() -> Calibration:
     )
 
 
-def test_it_survives_its_table() -> None:
+def test_a_calibration_survives_saving_and_loading() -> None:
     assert Calibration.of_table(calibration().as_table()) == calibration()
 
 

@@ -186,8 +186,8 @@ def timeline(
 )
 def test_the_events_of_the_timeline_are_explained_the_surest_first(choice: EventRequest, steps: int) -> None:
     loaded = turned_round()
-    chosen, told = timeline(loaded, track(steps), choice)
-    found = explain(loaded, track(steps), told)
+    chosen, captioned = timeline(loaded, track(steps), choice)
+    found = explain(loaded, track(steps), captioned)
     assert found.of_timeline and found.confident
     confidence = [proposal.confidence for proposal in found.confident]
     assert confidence[0] == max(event.score for event in chosen.events)
@@ -204,8 +204,8 @@ def test_the_events_of_the_timeline_are_explained_the_surest_first(choice: Event
 
 def test_unsure_proposals_are_the_lowest_of_all_that_are_proposed() -> None:
     loaded = loaded_model()
-    _, told = timeline(loaded, track(), EventRequest(top=2))
-    found = explain(loaded, track(), told)
+    _, captioned = timeline(loaded, track(), EventRequest(top=2))
+    found = explain(loaded, track(), captioned)
     shown = [(proposal.event.start, proposal.event.end) for proposal in found.confident]
 
     def alike(one: tuple[float, float], other: tuple[float, float]) -> bool:
@@ -230,8 +230,8 @@ def test_of_very_many_unsure_proposals_those_are_shown_that_lie_apart() -> None:
 
 def test_what_is_unsure_and_in_the_timeline_has_the_number_of_the_timeline() -> None:
     loaded = loaded_model()
-    chosen, told = timeline(loaded, track(), EventRequest(dense=True))
-    unsure = explain(loaded, track(), told).unconfident
+    chosen, captioned = timeline(loaded, track(), EventRequest(dense=True))
+    unsure = explain(loaded, track(), captioned).unconfident
     assert unsure and all(proposal.event in chosen.events and proposal.confidence is not None for proposal in unsure)
     assert all(proposal.confidence is None for proposal in explain(loaded, track()).proposals)
 
@@ -240,8 +240,8 @@ def test_what_is_unsure_and_in_the_timeline_has_the_number_of_the_timeline() -> 
 @pytest.mark.parametrize("steps", [STEPS, 120], ids=["short", "long"])
 def test_given_spans_are_explained_in_the_windows_they_were_read_in(kind: dict[str, object], steps: int) -> None:
     loaded, spans = loaded_model(**kind), ((1.0, 4.0), (steps / 2 - 3.0, steps / 2 + 2.0))
-    chosen, told = timeline(loaded, track(steps), EventRequest(segments=spans))
-    found = explain(loaded, track(steps), told)
+    chosen, captioned = timeline(loaded, track(steps), EventRequest(segments=spans))
+    found = explain(loaded, track(steps), captioned)
     assert [proposal.event for proposal in found.confident] == list(chosen.events)
     for proposal, (start, end) in zip(found.confident, spans, strict=True):
         assert proposal.confidence is None and proposal.score is None and proposal.learned_T is None
@@ -254,16 +254,16 @@ def test_given_spans_are_explained_in_the_windows_they_were_read_in(kind: dict[s
 
 def test_a_video_in_which_nothing_is_proposed_is_explained_as_a_whole() -> None:
     loaded = loaded_model(kernels=[9])
-    chosen, told = timeline(loaded, track(4), EventRequest(dense=True))
-    (proposal,) = explain(loaded, track(4), told).proposals
+    chosen, captioned = timeline(loaded, track(4), EventRequest(dense=True))
+    (proposal,) = explain(loaded, track(4), captioned).proposals
     assert proposal.event == chosen.events[0] and proposal.mask_T.tolist() == [1.0] * 4 and proposal.score is None
 
 
-def test_words_are_those_of_the_timeline_though_others_would_be_said_now() -> None:
+def test_explained_words_are_those_of_the_given_sentence() -> None:
     loaded = loaded_model()
-    _, told = timeline(loaded, track(), EventRequest(top=1))
-    event = replace(told[0].event, sentence="his dog walks")
-    (proposal,) = explain(loaded, track(), [replace(told[0], event=event)]).confident
+    _, captioned = timeline(loaded, track(), EventRequest(top=1))
+    event = replace(captioned[0].event, sentence="his dog walks")
+    (proposal,) = explain(loaded, track(), [replace(captioned[0], event=event)]).confident
     assert proposal.words == ("his", "dog", "walks") and proposal.attention_LHWT.shape[2] == 3
 
 

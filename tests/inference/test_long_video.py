@@ -1,4 +1,4 @@
-"""Videos of any length, told whole or as a summary: what must stay the same, and what must be bounded."""
+"""Videos of any length, captioned whole or as a summary: what must stay the same, and what must be bounded."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ def rounded(events: list[Event]) -> list[tuple[object, ...]]:
     return [(round(e.start, 3), round(e.end, 3), e.sentence, round(e.score, 4)) for e in events]
 
 
-def test_a_video_of_one_window_is_told_as_ever(captioner: Captioner) -> None:
+def test_a_video_of_one_window_is_captioned_as_by_the_captioner(captioner: Captioner) -> None:
     tracks = [random_track(steps, seed=steps) for steps in (40, 7, 23)]
     assert list(LongVideoCaptioner(captioner).caption_many(tracks)) == list(captioner.caption_many(tracks))
 
 
-def test_short_and_long_videos_together_are_told_as_alone(captioner: Captioner) -> None:
+def test_short_and_long_videos_in_a_batch_are_captioned_as_alone(captioner: Captioner) -> None:
     tracks = [random_track(steps, seed=steps) for steps in (30, 39, 95, 41, 12, 200, 5)]
     for summary in (None, RULES):
-        teller = LongVideoCaptioner(captioner, summary=summary, calibration=CALIBRATION)
-        together = list(teller.caption_many(tracks))
+        long_captioner = LongVideoCaptioner(captioner, summary=summary, calibration=CALIBRATION)
+        together = list(long_captioner.caption_many(tracks))
         for events, track in zip(together, tracks, strict=True):
-            (alone,) = teller.caption_many([track])
+            (alone,) = long_captioner.caption_many([track])
             assert rounded(events) == rounded(alone)
 
 
@@ -57,9 +57,9 @@ def test_anchors_are_those_of_the_window_that_an_event_was_found_in() -> None:
     """Looked up there, an anchor's mask, which is 0 or 1, ends where its event does."""
     loaded = random_model({"mask": "discrete"})
     tracks = [random_track(steps, seed=steps) for steps in (30, 39, 95, 12, 200)]
-    for track, told in zip(tracks, LongVideoCaptioner(Captioner(loaded)).captioned(tracks), strict=True):
+    for track, captioned in zip(tracks, LongVideoCaptioner(Captioner(loaded)).captioned(tracks), strict=True):
         size = min(len(track), 40)
-        for first, anchor, span in zip(told.first_P, told.anchor_P, told.reported_P2, strict=True):
+        for first, anchor, span in zip(captioned.first_P, captioned.anchor_P, captioned.reported_P2, strict=True):
             part = Windows((int(first),), size, len(track)).part(track, 0)
             (mask_T,) = masks_of_anchors(loaded, part, [int(anchor)])
             inside = np.flatnonzero(mask_T) + first
@@ -87,8 +87,8 @@ def test_the_networks_own_score_can_choose(captioner: Captioner, steps: int) -> 
     (found,) = LongVideoCaptioner(captioner).caption_many([track])
     scores = {(event.start, event.end): event.score for event in found}
     for worth, wanted in (("confidence", min), ("score", max)):
-        teller = LongVideoCaptioner(captioner, summary=replace(rules, worth=worth), calibration=contrary)
-        ((event,),) = teller.caption_many([track])
+        long_captioner = LongVideoCaptioner(captioner, summary=replace(rules, worth=worth), calibration=contrary)
+        ((event,),) = long_captioner.caption_many([track])
         assert scores[event.start, event.end] == pytest.approx(wanted(scores.values()))
 
 
@@ -100,7 +100,7 @@ def test_an_event_is_as_sure_in_the_dense_list_as_in_the_summary(captioner: Capt
     for everything, events in zip(dense, summaries, strict=True):
         assert events and set(rounded(events)) < set(rounded(everything))
     for everything, raw in zip(dense[:2], captioner.caption_many(tracks[:2]), strict=True):
-        spans = [[(event.start, event.end, event.sentence) for event in told] for told in (everything, raw)]
+        spans = [[(event.start, event.end, event.sentence) for event in captioned] for captioned in (everything, raw)]
         assert spans[0] == spans[1] and all(
             abs(one.score - other.score) > 1e-6 for one, other in zip(everything, raw, strict=True)
         )
@@ -109,22 +109,22 @@ def test_an_event_is_as_sure_in_the_dense_list_as_in_the_summary(captioner: Capt
 def test_where_nothing_is_proposed_the_dense_list_has_the_video_without_any_confidence() -> None:
     captioner = Captioner(random_model(inference={"score_threshold": 1.0, "min_proposals": 0}))
     for track in (random_track(30), random_track(100)):
-        (told,) = LongVideoCaptioner(captioner, calibration=CALIBRATION).caption_many([track])
-        assert told and all(event.score < 0.01 for event in told)
+        (captioned,) = LongVideoCaptioner(captioner, calibration=CALIBRATION).caption_many([track])
+        assert captioned and all(event.score < 0.01 for event in captioned)
 
 
-def test_where_nothing_is_sure_nothing_is_said(captioner: Captioner, monkeypatch: pytest.MonkeyPatch) -> None:
-    spoken: list[int] = []
+def test_a_summary_without_confident_events_is_empty(captioner: Captioner, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts: list[int] = []
     generator = captioner.caption_generator
     caption = generator.caption_proposals
-    monkeypatch.setattr(generator, "caption_proposals", lambda *given: spoken.append(len(given[1])) or caption(*given))
+    monkeypatch.setattr(generator, "caption_proposals", lambda *given: counts.append(len(given[1])) or caption(*given))
     sceptic = LongVideoCaptioner(captioner, summary=replace(RULES, least_confidence=0.999), calibration=CALIBRATION)
     assert list(sceptic.caption_many([random_track(30), random_track(120), random_track(1)])) == [[], [], []]
-    assert not any(spoken), "what is not in the summary is never captioned"
+    assert not any(counts), "what is not in the summary is never captioned"
     (three,) = LongVideoCaptioner(captioner, summary=replace(RULES, top=3), calibration=CALIBRATION).caption_many(
         [random_track(40)]
     )
-    assert len(three) <= 3 and sum(spoken) == len(three)
+    assert len(three) <= 3 and sum(counts) == len(three)
 
 
 def test_an_event_may_be_dropped_after_it_was_captioned(captioner: Captioner) -> None:
@@ -137,7 +137,7 @@ def test_an_event_may_be_dropped_after_it_was_captioned(captioner: Captioner) ->
     assert unsure < sure
 
 
-def test_windows_tell_a_repeated_video_again_and_again(captioner: Captioner) -> None:
+def test_a_repeated_video_has_the_same_events_in_every_repetition(captioner: Captioner) -> None:
     once = random_track(60, seed=4)
     again = FeatureTrack(np.tile(once.values, (8, 1)), once.clock, once.streams)
     (events,) = LongVideoCaptioner(captioner, summary=replace(RULES, most=50), calibration=CALIBRATION).caption_many(
@@ -154,14 +154,14 @@ def test_the_release_reads_its_first_window_unless_asked() -> None:
     settings = {"min_before_suppression": 20, "suppression_iou": 0.7}
     first, everything = (Captioner(random_model(model, {"read": read, **settings})) for read in ("auto", "all"))
     assert list(LongVideoCaptioner(first).caption_many([track])) == [first.caption(track)]
-    (told,) = LongVideoCaptioner(everything).caption_many([track])
-    assert max(event.end for event in told) > 40
+    (captioned,) = LongVideoCaptioner(everything).caption_many([track])
+    assert max(event.end for event in captioned) > 40
 
 
-def test_a_long_video_in_which_nothing_is_proposed_is_told_by_its_windows() -> None:
+def test_a_long_video_without_proposals_is_captioned_by_its_windows() -> None:
     captioner = Captioner(random_model(inference={"score_threshold": 1.0, "min_proposals": 0}))
-    (told,) = LongVideoCaptioner(captioner).caption_many([random_track(100)])
-    assert told and all(event.seconds == 20 and event.score == 1 for event in told)
+    (captioned,) = LongVideoCaptioner(captioner).caption_many([random_track(100)])
+    assert captioned and all(event.seconds == 20 and event.score == 1 for event in captioned)
     assert list(LongVideoCaptioner(captioner, summary=RULES).caption_many([random_track(100)])) == [[]]
 
 
@@ -182,31 +182,31 @@ config = Config().with_values({"model": model, "features": {"streams": ["one"], 
 captioner = Captioner(LoadedModel(MaskedTransformer(config, 6), config, Vocabulary((*SPECIAL_TOKENS, "a", "b")), None))
 row = np.random.default_rng(0).normal(size=72_511).astype(np.float16)
 values = np.lib.stride_tricks.sliding_window_view(row, 512)  # 72,000 steps that cost nothing; 147 MB as float32
-teller = LongVideoCaptioner(captioner, summary=SummaryRules(most=2, least_confidence=0.0))
-def told(steps):
+long_captioner = LongVideoCaptioner(captioner, summary=SummaryRules(most=2, least_confidence=0.0))
+def captioned(steps):
     track = FeatureTrack(values[:steps], Clock.uniform(0.5), (("one", 512),))
-    (events,) = teller.caption_many([track])
+    (events,) = long_captioner.caption_many([track])
     return events[-1].end, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-_, before = told(5_000)
-end, after = told(72_000)
+_, before = captioned(5_000)
+end, after = captioned(72_000)
 megabytes = (after - before) / (1 << 20 if sys.platform == "darwin" else 1 << 10)
 print(end, megabytes)
 assert end > 35_000 and megabytes < 100, (end, megabytes)
 """
 
 
-def test_ten_hours_are_told_in_bounded_memory() -> None:
+def test_ten_hours_are_captioned_in_bounded_memory() -> None:
     one_thread = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run([sys.executable, "-c", TEN_HOURS], env=one_thread, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-500:]
 
 
-def test_a_calibration_is_fitted_from_what_the_captioner_says(captioner: Captioner) -> None:
+def test_a_calibration_is_fitted_from_the_captioners_predictions(captioner: Captioner) -> None:
     tracks = {f"v{seed}": random_track(40, seed=seed) for seed in range(30)}
     truth = {video: captioner.caption(track)[:2] for video, track in tracks.items()}
     fitted = fit_calibration(captioner, tracks, {**truth, "elsewhere": [Event(0, 1, "")]})
     assert fitted.fitted["videos"] == 30 and fitted.fitted["proposals"] > fitted.fitted["events"] > 10
     assert Calibration.of_table(fitted.as_table()) == fitted
     confident = list(LongVideoCaptioner(captioner, summary=RULES, calibration=fitted).caption_many(tracks.values()))
-    said = [event.score for events in confident for event in events]
-    assert 0 < np.mean(said) < 1
+    scores = [event.score for events in confident for event in events]
+    assert 0 < np.mean(scores) < 1

@@ -117,7 +117,7 @@ def test_the_releases_selection(seed: int, spread: float, steps: int, config: In
     assert rows == want
 
 
-def test_at_least_and_at_most() -> None:
+def test_a_selection_has_between_min_and_max_proposals() -> None:
     proposals = proposals_from(1, 0.3)
     lengths = lengths_of(proposals, STEPS)
     few = InferenceConfig(score_threshold=1.0, min_proposals=12, max_proposals=500)

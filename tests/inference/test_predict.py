@@ -112,13 +112,13 @@ def test_when_all_are_bad_nothing_is_written(folder: Path, capsys: pytest.Captur
 def test_an_interrupt_keeps_what_is_finished(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tell = LongVideoCaptioner.caption_many
+    caption_many = LongVideoCaptioner.caption_many
 
     def interrupted(self: LongVideoCaptioner, tracks: Any) -> Any:
         (track,) = tracks
         if len(track.values_TF) == 12:
             raise KeyboardInterrupt
-        return tell(self, [track])
+        return caption_many(self, [track])
 
     monkeypatch.setattr(Captioner, "videos_at_once", 1)
     monkeypatch.setattr(LongVideoCaptioner, "caption_many", interrupted)
@@ -193,7 +193,7 @@ def test_the_model_is_named_by_its_content(folder: Path) -> None:
     assert first["weights.safetensors"].startswith("sha256:")
 
 
-def test_of_a_long_video_all_is_told_unless_the_first_window_is_asked_for(folder: Path) -> None:
+def test_a_long_video_is_captioned_whole_unless_only_its_first_window_is_wanted(folder: Path) -> None:
     assert main(command(folder)) == 0
     everything = results(folder)
     assert main(command(folder, "--set", "inference.read=first-window")) == 0
@@ -211,15 +211,15 @@ def test_a_summary_says_that_its_confidence_is_not_calibrated(folder: Path, caps
 
 
 @pytest.mark.parametrize(
-    ("flags", "said"), [(["--top", "0"], "--top"), (["--summary", "--segments", "S"], "--segments")]
+    ("flags", "message"), [(["--top", "0"], "--top"), (["--summary", "--segments", "S"], "--segments")]
 )
-def test_a_summary_that_makes_no_sense_is_one_line(
-    folder: Path, flags: list[str], said: str, capsys: pytest.CaptureFixture[str]
+def test_contradictory_summary_flags_are_one_line(
+    folder: Path, flags: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "segments.json").write_text(json.dumps(FORMS["captions"]))
     flags = [str(folder / "segments.json") if flag == "S" else flag for flag in flags]
     assert main(command(folder, *flags)) == 2
-    assert said in capsys.readouterr().err.splitlines()[-1]
+    assert message in capsys.readouterr().err.splitlines()[-1]
 
 
 def test_a_long_video_that_goes_bad_late_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -227,5 +227,5 @@ def test_a_long_video_that_goes_bad_late_is_named(folder: Path, capsys: pytest.C
     values[33] = np.nan
     save_video(folder, "d", values)
     assert main(command(folder)) == 1
-    assert "1 of 4 videos" in (said := capsys.readouterr().err) and "d: its features hold" in said
+    assert "1 of 4 videos" in (message := capsys.readouterr().err) and "d: its features hold" in message
     assert list(results(folder)) == ["a", "b", "c"]

@@ -40,7 +40,7 @@ def counted(sentences: list[Words]) -> torch.Tensor:
 
 
 @given(candidates)
-def test_it_is_meteors_formula(sentences: list[Words]) -> None:
+def test_similarity_is_meteors_formula(sentences: list[Words]) -> None:
     assert torch.allclose(similarity(rows(sentences)[None])[0].double(), counted(sentences), atol=1e-6)
 
 
@@ -53,7 +53,7 @@ def test_candidates_count_by_their_chance(sentences: list[tuple[Words, float]], 
     assert torch.allclose(got[0].double(), want, atol=1e-5)
 
 
-def test_many_alike_outvote_the_likeliest() -> None:
+def test_many_similar_candidates_win_over_the_likeliest() -> None:
     sentences = rows([[9], [4, 5, 6], [4, 5, 7], [4, 5, 8]])[None]
     chosen = expected_similarity(sentences, torch.tensor([[0.4, 0.2, 0.2, 0.2]]).log(), 1.0).argmax()
     assert int(chosen) == 1  # three alike; of equals the likelier, who stands first
@@ -83,7 +83,7 @@ def with_weight(loaded: LoadedModel, weight: float) -> Captioner:
     return Captioner(replace(loaded, config=replace(loaded.config, inference=settings)))
 
 
-def test_with_all_the_weight_the_sentence_is_the_worthiest_of_the_beam(loaded: LoadedModel) -> None:
+def test_with_all_the_weight_the_word_prior_chooses_the_sentence(loaded: LoadedModel) -> None:
     captioner, track = with_weight(loaded, 1e6), random_track(20, seed=3)
     plain = with_weight(loaded, 0.0)
     steps = torch.tensor([[0.0, 8], [6, 20], [2, 5], [10, 14], [0, 20], [15, 20]])
@@ -106,7 +106,7 @@ def test_with_all_the_weight_the_sentence_is_the_worthiest_of_the_beam(loaded: L
     assert captions == plain.detokenize(best)
 
 
-def test_it_says_the_same_whatever_shares_its_batch(loaded: LoadedModel) -> None:
+def test_captions_do_not_depend_on_the_rest_of_the_batch(loaded: LoadedModel) -> None:
     captioner = with_weight(loaded, 1e6)  # a mask that reaches beyond the end of a video would be heard
     tracks = [random_track(steps) for steps in (6, 40, 13, 25, 9)]
     together = [[event.sentence for event in events] for events in captioner.caption_many(tracks)]

@@ -120,7 +120,7 @@ def test_scores_follow_how_strong_the_changes_at_both_borders_are() -> None:
 
 
 @pytest.mark.parametrize("mask", ["gated", "discrete"])
-def test_company_changes_nothing(mask: str) -> None:
+def test_boundaries_do_not_depend_on_the_rest_of_the_batch(mask: str) -> None:
     loaded = random_model({"mask": mask}, {"border_reach": 0.25, "border_weight": 0.4})
     captioner = Captioner(loaded)
     tracks = [random_track(steps, steps) for steps in (40, 13, 29, 2)]

@@ -39,9 +39,7 @@ def by_hand(values: np.ndarray, start: float, end: float) -> float:
 
 
 @given(st.integers(1, 30), st.lists(st.tuples(st.floats(-3, 33), st.floats(-3, 33)), min_size=1, max_size=6))
-def test_contrast_is_that_of_a_loop_and_what_comes_after_the_video_is_not_seen(
-    steps: int, spans: list[tuple[float, float]]
-) -> None:
+def test_contrast_equals_a_plain_loop_and_ignores_padding(steps: int, spans: list[tuple[float, float]]) -> None:
     values = np.random.default_rng(steps).normal(size=(steps + 5, 6)).astype(np.float32)
     values[steps:] = 1e4
     ours = contrast_scores(torch.tensor([spans]), torch.from_numpy(values)[None], torch.tensor([steps]), WINDOW)[0]
@@ -50,7 +48,7 @@ def test_contrast_is_that_of_a_loop_and_what_comes_after_the_video_is_not_seen(
     assert ((ours >= 0) & (ours <= 1)).all()
 
 
-def test_an_event_between_others_stands_out_and_its_parts_and_stills_do_not() -> None:
+def test_an_event_between_others_has_contrast_and_its_parts_and_stills_have_none() -> None:
     shots = np.repeat(np.eye(3, dtype=np.float32), 10, axis=0)
     spans = torch.tensor([[[10.0, 20.0], [10.0, 15.0], [13.0, 18.0], [5.0, 15.0], [10.0, 30.0]]])
     event, *others = contrast_scores(spans, torch.from_numpy(shots)[None], torch.tensor([30]), WINDOW)[0].tolist()
@@ -88,7 +86,7 @@ def test_without_a_weight_or_without_events_nothing_changes() -> None:
     assert nothing.network_BK is not None and nothing.kept_BK.shape == (1, 0)
 
 
-def test_a_dense_list_is_sorted_by_what_is_reported_and_has_the_same_events_in_any_company() -> None:
+def test_a_dense_list_is_sorted_by_reported_score_and_the_same_in_any_batch() -> None:
     plain, weighing = (Captioner(random_model({}, {"contrast_weight": weight})) for weight in (0.0, 1.0))
     tracks = [random_track(steps, steps) for steps in (40, 13, 29, 1)]
     together = list(weighing.caption_many(tracks))
@@ -131,7 +129,7 @@ def test_a_long_video_with_windows_in_which_nothing_is_proposed() -> None:
         assert events
 
 
-def test_a_summary_without_a_calibration_asks_how_sure_the_network_is() -> None:
+def test_a_summary_without_a_calibration_uses_the_networks_score() -> None:
     track = random_track(38, 4)
     found = []
     for weight in (0.0, 1.0):

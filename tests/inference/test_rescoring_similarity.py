@@ -20,7 +20,7 @@ from helpers.random_models import WIDTH, random_model, random_word_prior
 FEATURES, WORDS = 6, 12
 
 
-def test_steps_are_compared_by_what_words_depend_on() -> None:
+def test_steps_are_compared_in_the_space_of_the_word_prior() -> None:
     loaded, expected = random_model({}, {}), random_word_prior(FEATURES, WORDS)
     features = torch.randn(2, 5, FEATURES)
     as_they_are = replace(loaded.config.inference, similarity_space="features")
@@ -55,7 +55,7 @@ def compared(loaded: LoadedModel, by: str) -> LoadedModel:
     return replace(loaded, config=loaded.config.with_values({"inference": {"similarity_space": by}}))
 
 
-def test_borders_lie_where_what_words_depend_on_changes(half: LoadedModel) -> None:
+def test_boundaries_lie_where_the_space_of_the_word_prior_changes(half: LoadedModel) -> None:
     track = jumping(12, 26)
     borders = {}
     for by in ("words", "features"):
@@ -65,7 +65,7 @@ def test_borders_lie_where_what_words_depend_on_changes(half: LoadedModel) -> No
     assert {12, 26} <= borders["features"]
 
 
-def test_contrast_is_of_what_words_depend_on(half: LoadedModel) -> None:
+def test_contrast_is_computed_in_the_space_of_the_word_prior(half: LoadedModel) -> None:
     """Scores of the same proposals: what jumps without a word that depends on it does not count."""
     found = {}
     for by, weight in (("words", 0.0), ("words", 1.0), ("features", 1.0)):
@@ -84,7 +84,7 @@ def test_contrast_is_of_what_words_depend_on(half: LoadedModel) -> None:
 
 
 @pytest.mark.parametrize("by", ["words", "features"])
-def test_whoever_looks_into_a_model_sees_the_borders_it_tells(half: LoadedModel, by: str) -> None:
+def test_explained_boundaries_are_those_that_are_reported(half: LoadedModel, by: str) -> None:
     settings = {"similarity_space": by, "contrast_weight": 0.0}
     loaded, track = replace(half, config=half.config.with_values({"inference": settings})), jumping(12, 26)
     captioned = {(event.start, event.end) for event in Captioner(loaded).caption(track)}

@@ -91,7 +91,7 @@ def test_a_beam_of_one_is_greedy(model: MaskedTransformer, video: EncodedVideo) 
 @torch.inference_mode()
 @pytest.mark.parametrize("beam", [1, 4])
 @pytest.mark.parametrize("size", [1, 2])
-def test_nothing_is_said_twice_when_forbidden(
+def test_no_repeated_ngram_where_no_repeat_forbids_it(
     model: MaskedTransformer, video: EncodedVideo, size: int, beam: int
 ) -> None:
     config = InferenceConfig(beam=beam, max_words=8, no_repeat=size)

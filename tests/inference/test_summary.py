@@ -74,7 +74,7 @@ def test_two_events_share_at_most_the_limit(seed: int, overlap: float) -> None:
     assert all(shared_of_mean_length(a, b) <= overlap + 1e-9 for a, b in combinations(chosen, 2))
 
 
-def test_where_nothing_is_confident_there_is_no_story() -> None:
+def test_without_confident_events_the_summary_is_empty() -> None:
     intervals_BP2, confidence_BP = random_proposals(1, 3, 20)
     assert not choose(intervals_BP2, confidence_BP * 0.29, 10, SummaryRules(least_confidence=0.3)).any()
     assert not choose(intervals_BP2[:, :0], confidence_BP[:, :0], 10, SummaryRules()).any()
@@ -92,7 +92,7 @@ def test_a_video_among_others_gets_the_summary_it_gets_alone() -> None:
     assert torch.equal(together[1, :7], choose(intervals_BP2[1:2, :7], confidence_BP[1:2, :7], 6, SummaryRules())[0])
 
 
-def test_it_is_worth_at_least_as_much_as_a_greedy_choice() -> None:
+def test_a_summary_is_worth_at_least_as_much_as_a_greedy_choice() -> None:
     intervals_BP2, confidence_BP = random_proposals(3, 20, 80)
     order = confidence_BP.argsort(dim=1, descending=True)
     ranked = intervals_BP2.gather(1, order[..., None].expand(-1, -1, 2))

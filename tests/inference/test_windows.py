@@ -64,7 +64,7 @@ def four_windows() -> Windows:
     return Windows((0, 50, 100, 150), 100, 250)
 
 
-def test_what_a_border_cuts_is_left_to_the_neighbour() -> None:
+def test_a_proposal_that_a_window_cuts_is_left_to_the_neighbour() -> None:
     windows = four_windows()
     inside, at_end, at_start, too_long = [60.0, 80.0], [70.0, 100.0], [100.0, 120.0], [20.0, 100.0]
     spans = torch.tensor([[inside, at_end, too_long], [inside, at_end, [0, 0]], [at_start, [0, 0], [0, 0]]])
@@ -75,7 +75,7 @@ def test_what_a_border_cuts_is_left_to_the_neighbour() -> None:
     assert judged[1, :2].tolist() == expected[1][:2] and judged[2, 0].item() is True
 
 
-def test_what_windows_propose_alike_is_kept_once_and_the_better_one() -> None:
+def test_of_equal_proposals_of_two_windows_the_better_is_kept() -> None:
     windows = four_windows()
     spans = torch.tensor([[[60.0, 90.0], [10.0, 30.0]], [[60.0, 91.0], [110.0, 140.0]]])
     spans = torch.cat((spans, torch.tensor([[[110.0, 140.0], [120.0, 140.0]], [[210.0, 220.0], [0.0, 0.0]]])))
@@ -115,7 +115,7 @@ def greedily_merged(
     return left
 
 
-def test_what_is_alike_only_to_the_lost_stays() -> None:
+def test_an_event_that_overlaps_only_suppressed_ones_stays() -> None:
     """The second loses to the third, and then nobody speaks for the first."""
     windows = Windows((0, 20, 40), 100, 180)
     spans = torch.tensor([[[45.0, 75]], [[50.0, 80]], [[55.0, 85]]])

@@ -28,7 +28,7 @@ def normal(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("width", [32, 100])
-def test_rows_times_mask(width: int) -> None:
+def test_fused_rows_times_mask_equal_the_plain_ones(width: int) -> None:
     rows, mask = normal(20, width), normal(3, 7, 1)
     index = torch.randint(20, (3, 7), generator=torch.Generator().manual_seed(1)).to(DEVICE)
     ours = TritonFused().masked_rows(rows, index, mask)
@@ -37,7 +37,7 @@ def test_rows_times_mask(width: int) -> None:
 
 @pytest.mark.parametrize("width", [32, 100])
 @pytest.mark.parametrize("masked", [False, True])
-def test_norm(width: int, masked: bool) -> None:
+def test_fused_norm_equals_the_plain_one(width: int, masked: bool) -> None:
     for norm in (nn.LayerNorm(width).to(DEVICE), ReleasedLayerNorm(width).to(DEVICE)):
         nn.init.normal_(norm.weight)
         nn.init.normal_(norm.bias)
@@ -62,7 +62,9 @@ TILINGS = [None, AttentionTiling(32, 8, 2, 4), AttentionTiling(16, 4, 2, 1), Att
 
 @pytest.mark.parametrize("tiling", TILINGS, ids=str)
 @pytest.mark.parametrize(("slots", "heads", "width"), [((80, 1, 33), 8, 64), ((5,), 3, 64), ((33, 40), 16, 48)])
-def test_attention_to_a_memory(slots: tuple[int, ...], heads: int, width: int, tiling: AttentionTiling | None) -> None:
+def test_fused_attention_to_a_memory_equals_the_plain_one(
+    slots: tuple[int, ...], heads: int, width: int, tiling: AttentionTiling | None
+) -> None:
     slots_P = torch.tensor(slots, dtype=torch.int32, device=DEVICE)
     first_P = slots_P.cumsum(0, dtype=torch.int32) - slots_P + 2
     rows, log_count = normal(sum(slots) + 4, width, dtype=torch.float16), normal(sum(slots) + 4)
@@ -75,7 +77,7 @@ def test_attention_to_a_memory(slots: tuple[int, ...], heads: int, width: int, t
 
 
 @pytest.mark.parametrize("width", [32, 12])
-def test_words_so_far(width: int) -> None:
+def test_fused_attention_to_words_so_far_equals_the_plain_one(width: int) -> None:
     """Word after word, in caches that begin empty, and hold rubbish where no word is yet."""
     events, heads, longest = 3, 2, 8
     causal_LL = torch.ones(longest, longest, dtype=torch.bool, device=DEVICE).tril()
@@ -97,7 +99,7 @@ def test_words_so_far(width: int) -> None:
 
 @pytest.mark.parametrize("words", [5, 100, 5000])
 @pytest.mark.parametrize("first", [0, 3])
-def test_the_likeliest_word(words: int, first: int) -> None:
+def test_the_fused_likeliest_word_equals_the_plain_one(words: int, first: int) -> None:
     logits = normal(4, words) * 5
     logits[:, 0] += 30
     logits[1, -1] = logits[1, -2] = 40  # of equals the first

@@ -92,7 +92,7 @@ def test_the_first_encoding_is_masked_instead_of_encoding_again() -> None:
 
 
 @pytest.mark.parametrize("beam", [1, 2])
-def test_the_captioner_says_what_the_network_says_of_a_masked_first_encoding(beam: int) -> None:
+def test_the_captioner_gives_the_networks_words_for_a_masked_first_encoding(beam: int) -> None:
     """Packed inference against the plain network, word after word."""
     loaded: LoadedModel = random_model({"focus": "mask"}, {"beam": beam})
     track, spans = random_track(STEPS), [(1.0, 6.0), (4.0, 14.0), (0.0, 15.0)]

@@ -44,7 +44,7 @@ def test_procnets_slides_by_one() -> None:
 
 
 @given(st.floats(0, 400), st.floats(1, 250), st.floats(-100, 400), st.floats(0.5, 300))
-def test_offsets_round_trip(center: float, length: float, start: float, seconds: float) -> None:
+def test_offsets_of_an_interval_give_the_interval(center: float, length: float, start: float, seconds: float) -> None:
     anchors = torch.tensor([[center, length]], dtype=torch.float64)
     interval = torch.tensor([[start, start + seconds]], dtype=torch.float64)
     torch.testing.assert_close(apply_offsets(anchors, offsets_to(anchors, interval)), interval, rtol=1e-9, atol=1e-6)

@@ -70,7 +70,7 @@ def test_sentences_of_one_event_read_its_memory_as_each_would_alone(decoder: Dec
     torch.testing.assert_close(decoder(words[:, 2:], state), want[:, 2:], atol=1e-5, rtol=1e-5)
 
 
-def test_of_no_event_nothing_is_said(decoder: Decoder, memory: Memory) -> None:
+def test_without_events_there_are_no_captions(decoder: Decoder, memory: Memory) -> None:
     nobody = torch.zeros(0, dtype=torch.long)
     assert decoder(WORDS[nobody], decoder.begin(memory.select(nobody))).shape == (0, 5, 30)
 

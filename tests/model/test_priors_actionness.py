@@ -39,7 +39,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "model"
 
 
-def test_it_travels_with_the_model_and_is_not_rounded(folder: Path) -> None:
+def test_actionness_is_saved_with_the_model_and_not_rounded(folder: Path) -> None:
     loaded = load_model(folder)
     assert loaded.actionness is not None
     save_model(folder, loaded, {}, half_precision=True)
@@ -65,7 +65,7 @@ def test_a_file_that_does_not_fit_is_one_line(folder: Path, broken: str) -> None
     assert "\n" not in str(error.value)
 
 
-def test_what_is_no_number_is_not_written(tmp_path: Path) -> None:
+def test_actionness_with_nan_is_not_written(tmp_path: Path) -> None:
     fit = Actionness(torch.tensor([math.inf]), torch.zeros(1), torch.zeros(1))
     with pytest.raises(InputError, match="value_F does not fit"):
         fit.save(tmp_path / ACTIONNESS)

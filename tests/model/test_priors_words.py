@@ -60,7 +60,7 @@ def loaded() -> LoadedModel:
     return random_model({}, {"beam": 6, "mbr_weight": 0.8, "word_prior_weight": 3.0} | few)
 
 
-def test_it_travels_with_the_model(loaded: LoadedModel, tmp_path: Path) -> None:
+def test_a_word_prior_is_saved_with_the_model(loaded: LoadedModel, tmp_path: Path) -> None:
     save_model(tmp_path / "model", loaded, {})
     again = load_model(tmp_path / "model").word_prior
     assert again is not None and loaded.word_prior is not None

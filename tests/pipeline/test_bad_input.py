@@ -154,7 +154,7 @@ def test_may_not_be_read(tmp_path, clip) -> None:
     assert done.stderr == f"densevid: {secret}: cannot be read (Permission denied)\n"
 
 
-def test_what_may_not_be_looked_at_is_one_failure_each(tmp_path, clip) -> None:
+def test_each_unreadable_file_is_one_failure(tmp_path, clip) -> None:
     """A folder that is closed, one that can be listed and not entered, files in them, and a store."""
     for folder in ("closed", "listed", "open/closed", "store"):
         (tmp_path / folder).mkdir(parents=True)
@@ -190,7 +190,7 @@ def test_all_of_them_in_one_folder_and_the_good_one_is_captioned(tmp_path, clip,
     assert (tmp_path / "out" / "good.densevid.html").is_file()
 
 
-def test_what_can_be_read_of_a_cut_mkv_is_captioned_and_the_loss_is_told(tmp_path, capsys) -> None:
+def test_the_readable_part_of_a_cut_mkv_is_captioned_with_a_warning(tmp_path, capsys) -> None:
     whole = noisy(tmp_path / "whole.mkv")
     (tmp_path / "cut.mkv").write_bytes(whole[: len(whole) * 6 // 10])
     assert main(["caption", str(tmp_path / "cut.mkv")]) == 1

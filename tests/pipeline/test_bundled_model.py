@@ -20,7 +20,7 @@ def only_the_package(only_the_test_model: None, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.delenv("DENSEVID_MODELS")
 
 
-def test_it_is_the_default_with_scores_a_licence_and_limits() -> None:
+def test_the_bundled_model_is_the_default_with_scores_a_licence_and_limits() -> None:
     model = find_model()
     assert model == installed_models()[0] and model.folder.parent == Path(str(files("densevid"))) / "pretrained"
     assert model.licence and "Apache-2.0" in model.licence
@@ -36,7 +36,7 @@ def test_no_file_of_it_is_larger_than_agreed() -> None:
     assert max(sizes.values()) <= MOST_BYTES
 
 
-def test_of_nothing_it_tells_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_bundled_model_finds_no_event_in_black_frames(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (black,) = write_no_event_videos(tmp_path, [tmp_path], 1, 7, 6.0, kinds=("black",))
     assert densevid.caption(black.file) == []
     assert main(["caption", str(black.file)]) == 0

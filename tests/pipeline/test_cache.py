@@ -83,7 +83,9 @@ def test_without_a_cache_nothing_is_kept(video, fresh_cache) -> None:
 
 
 @pytest.mark.parametrize("limit", ["4 GB", "-1", "1e9", "x"])
-def test_a_limit_that_is_no_number_is_told_before_the_work(limit, video, fresh_cache, monkeypatch, capsys) -> None:
+def test_a_cache_limit_that_is_no_number_is_refused_before_the_work(
+    limit, video, fresh_cache, monkeypatch, capsys
+) -> None:
     monkeypatch.setenv("DENSEVID_CACHE_BYTES", limit)
     assert main(["caption", str(video), "--format", "json"]) == 2
     complaint = capsys.readouterr().err

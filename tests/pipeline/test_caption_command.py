@@ -59,7 +59,7 @@ def test_sentences_are_text_in_the_page_and_never_markup(video) -> None:
     assert "b" not in tags and "video" in tags
 
 
-def test_every_format(video, tmp_path) -> None:
+def test_every_format_is_written(video, tmp_path) -> None:
     everything = "html,vtt,srt,json,chapters,csv,mp4"
     assert main(["caption", str(video), "--out", str(tmp_path / "out"), "--format", everything]) == 0
     endings = {file.name.removeprefix("clip.densevid.") for file in (tmp_path / "out").iterdir()}
@@ -73,7 +73,7 @@ def test_every_format(video, tmp_path) -> None:
         assert [stream.type for stream in container.streams] == ["video", "audio", "subtitle"]
 
 
-def test_top_and_dense(video, tmp_path) -> None:
+def test_top_and_dense_choose_how_many_events_are_written(video, tmp_path) -> None:
     counts = {}
     for name, flags in {"default": [], "top": ["--top", "1"], "dense": ["--dense"]}.items():
         assert main(["caption", str(video), "--out", str(tmp_path / name), "--format", "json", *flags]) == 0
@@ -178,7 +178,7 @@ def test_progress_for_programs(video, fresh_cache) -> None:
     assert len([row for row in rows if row["stage"] == "decode"]) > 5
 
 
-def test_events_are_chosen_before_sentences_are_said_and_both_are_told(video, fresh_cache) -> None:
+def test_progress_reports_selection_before_captions(video, fresh_cache) -> None:
     calls: list[tuple[str, float]] = []
     densevid.load().caption_file(
         video, "clip", EventRequest(dense=True), lambda stage, done: calls.append((stage, done))
@@ -252,7 +252,7 @@ def test_embed_puts_the_video_into_the_page(video) -> None:
     assert (video.parent / "clip.densevid.html").stat().st_size > video.stat().st_size
 
 
-def test_a_video_that_not_every_browser_plays_is_told_with_what_to_do(clip, tmp_path, capsys) -> None:
+def test_a_video_that_not_every_browser_plays_gets_a_hint(clip, tmp_path, capsys) -> None:
     old = make_video(tmp_path / "old <b>.avi", constant(4.0), codec="mpeg4")
     copied = make_video(tmp_path / "h264.avi", constant(4.0))
     assert main(["caption", str(old)]) == 0
@@ -316,7 +316,7 @@ def test_given_segments_of_a_long_video_are_read_where_they_are() -> None:
     assert unseen(model.captioner, track, list(spans)) == 0 and unseen(model.captioner, track, [(60.0, 61.0)]) == 1
 
 
-def test_references_stand_beside_what_the_model_says(video, tmp_path, capsys) -> None:
+def test_references_stand_beside_the_predictions(video, tmp_path, capsys) -> None:
     annotations = {"clip": {"duration": 6.0, "timestamps": [[0, 3], [2, 6]], "sentences": ["a <i>dog</i>", "a cat"]}}
     (tmp_path / "val.json").write_text(json.dumps(annotations))
     words = ["--references", str(tmp_path / "val.json"), "--explain", "--format", "html,json"]

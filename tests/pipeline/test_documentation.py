@@ -47,7 +47,7 @@ def value_of(cell: str, names: dict[str, Any]) -> Any:
     return exec(compile(ast.Module([last], []), "cell", "exec"), names)
 
 
-def test_every_format_is_told_and_no_other() -> None:
+def test_the_guide_names_every_format_and_no_other() -> None:
     """In the table of the documentation with the endings of its files, in the help, and after --format."""
     rows = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \| (`[^|]*`) \|", (DOCS / "caption.md").read_text(), re.MULTILINE)
     listed = {name: endings for names, endings in rows for name in re.findall(r"`(\w+)`", names)}

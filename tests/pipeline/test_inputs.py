@@ -108,7 +108,7 @@ def test_videos_of_one_stem_captioned_in_two_runs_keep_their_files(tmp_path, cli
     assert file_of(tmp_path / "x.densevid.json") == "x.mov" and file_of(tmp_path / "x.mp4.densevid.json") == "x.mp4"
 
 
-def test_names_that_are_no_text_and_look_alike_are_told_apart(tmp_path, clip) -> None:
+def test_undecodable_names_that_look_alike_stay_distinct(tmp_path, clip) -> None:
     for name in (b"\xff.mp4", b"\xfe.mp4"):
         shutil.copy(clip, os.fsdecode(os.fsencode(tmp_path) + b"/" + name))
     assert main(["caption", str(tmp_path)]) == 0

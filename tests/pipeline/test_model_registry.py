@@ -102,7 +102,7 @@ CONDITIONS = f"[proposal]\n{CURVE % 'logit'}[event]\n{CURVE % 'confidence'}[happ
     ("curves", "wrong"),
     [("", "calibration.toml: a curve needs names"), (CONDITIONS, "the model's calibration uses actionness")],
 )
-def test_a_wrong_calibration_is_the_models_fault_and_told_before_any_video(
+def test_a_wrong_calibration_names_the_model_before_any_video(
     curves: str, wrong: str, clip: Path, models: Path, tmp_path: Path, monkeypatch, capsys
 ) -> None:
     shutil.copytree(models / "tiny", tmp_path / "model")
@@ -165,9 +165,7 @@ def test_one_bad_file_of_scores_costs_nobody_the_list(models: Path, tmp_path, mo
     assert shown.err == ""
 
 
-def test_a_place_of_models_may_be_a_model_and_one_without_any_is_told(
-    models: Path, tmp_path, monkeypatch, capsys
-) -> None:
+def test_folders_without_a_model_in_the_model_path_are_named(models: Path, tmp_path, monkeypatch, capsys) -> None:
     shutil.copytree(models / "tiny", tmp_path / "run" / "model")
     (tmp_path / "void").mkdir()
     places = [tmp_path / "run" / "model", tmp_path / "nowhere", tmp_path / "void"]

@@ -76,7 +76,7 @@ def test_what_a_run_wrote_can_be_captioned_again(ending: str, video: Path, tmp_p
     assert [(e.start, e.end) for e in after] == [pytest.approx((e.start, e.end), abs=1e-3) for e in before]
 
 
-def test_no_segment_of_a_video_is_told(video: Path, tmp_path: Path, capsys) -> None:
+def test_a_video_without_segments_in_the_file_is_refused(video: Path, tmp_path: Path, capsys) -> None:
     (tmp_path / "spans.json").write_text('{"clip": {"timestamps": []}}')
     assert main(["caption", str(video), "--segments", str(tmp_path / "spans.json")]) == 2
     assert capsys.readouterr().err == f"densevid: {video}: the segments file has no segment of it\n"

@@ -41,7 +41,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class KeyValueCache:
+class ReleasedEvent:
     """One event as the release reports it, times in steps; `margin` is how near its nearest word was to another."""
 
     start: float
@@ -67,20 +67,20 @@ class ReleasedReference:
 
     def events(
         self, resnet: np.ndarray, bn: np.ndarray, seconds_per_step: float, captioned: int
-    ) -> list[KeyValueCache]:
+    ) -> list[ReleasedEvent]:
         """Everything the release would report for a video, in its order; only the first `captioned` have sentences."""
         embedded, frames = self.embed(resnet, bn)
         steps, limit = len(embedded), frames + 2 * seconds_per_step
         kept = self.propose(embedded, frames, limit)
         if not kept:
             sentence, margin = self.say(self.encode(embedded, torch.ones(steps).double()))
-            return [KeyValueCache(0, min(limit, steps), 0.7, sentence, margin)]
-        said = []
+            return [ReleasedEvent(0, min(limit, steps), 0.7, sentence, margin)]
+        events = []
         for index, (row, start, end, window) in enumerate(kept):
             mask = self.event_mask(row, start, end, window, steps)
             sentence = self.say(self.encode(embedded, mask)) if index < captioned else (None, math.inf)
-            said.append(KeyValueCache(*window, row[0], *sentence))
-        return said
+            events.append(ReleasedEvent(*window, row[0], *sentence))
+        return events
 
     def embed(self, resnet: np.ndarray, bn: np.ndarray) -> tuple[Tensor, int]:
         settings, w = self.settings, self.weights

@@ -84,7 +84,7 @@ def test_a_bad_entry_is_one_line_that_names_the_clip(folder: Path, values: dict[
         ClipCollection.read(folder)
 
 
-def test_what_is_missing_is_named(folder: Path, tmp_path: Path) -> None:
+def test_missing_clips_and_files_are_named(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"clips.json: no such file"):
         ClipCollection.read(tmp_path / "nowhere")
     with pytest.raises(InputError, match="there is no split 'vall'; there are test, train, "):

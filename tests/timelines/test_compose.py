@@ -181,7 +181,7 @@ def test_the_first_step_of_an_event_is_any_step_of_its_footage(plans: list[Timel
     assert abs(np.mean(mixed[True]) - np.mean(mixed[False])) < 0.04
 
 
-def test_what_cannot_be_composed_is_said(tmp_path: Path, collection: ClipCollection) -> None:
+def test_clips_that_cannot_be_composed_are_refused(tmp_path: Path, collection: ClipCollection) -> None:
     with pytest.raises(InputError, match="there is no split 'nope'"):
         TimelineGenerator(collection, "nope")
     with pytest.raises(InputError, match="seed must not be negative"):

@@ -106,7 +106,7 @@ def test_a_step_has_the_same_samples_however_many_share_it(
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
-def test_every_process_has_words_to_learn_however_many_videos_are_disguised(tmp_path: Path, ranks: int) -> None:
+def test_every_process_has_captions_however_many_videos_are_permuted(tmp_path: Path, ranks: int) -> None:
     collection = ClipCollection.read(write_collection(tmp_path, negatives=3))
     samples = make(collection, channel_permuted=1.0, proposal_loss="overlap", negatives_every=5)
     for rank in range(ranks):
@@ -141,7 +141,7 @@ def test_one_process_has_the_batches_that_sorting_composed_videos_gives(tmp_path
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_what_is_wrong_is_told_as_it_is_from_any_process(collection: ClipCollection, workers: int) -> None:
+def test_errors_of_loading_processes_arrive_unchanged(collection: ClipCollection, workers: int) -> None:
     samples = make(collection)
     samples.generator.collection = replace(collection, features=None)
     with pytest.raises(InputError, match=r"^[^\n]*: has no features.npy; its timelines are made of pictures$"):

@@ -36,7 +36,7 @@ def test_samples_depend_on_their_index_alone(collection: ClipCollection) -> None
     assert len(words) > 5
 
 
-def test_a_clip_is_one_event_told_in_several_ways(collection: ClipCollection) -> None:
+def test_a_clip_is_one_event_with_several_captions(collection: ClipCollection) -> None:
     samples = make(collection, sentences_per_clip=3)
     clip = samples.clip(4)
     assert clip.video in {clip.name for clip in collection.clips}
@@ -46,7 +46,7 @@ def test_a_clip_is_one_event_told_in_several_ways(collection: ClipCollection) ->
     assert len({samples.clip(index).video for index in range(20)}) > 5
 
 
-def test_where_words_alone_are_learnt_background_is_told_of_as_well(collection: ClipCollection) -> None:
+def test_the_captions_task_trains_on_background_clips_too(collection: ClipCollection) -> None:
     events, words = make(collection), make(collection, task="captions")
     background = {clip.name for clip in events.generator.pool.background.clips if clip.captions}
     shown = [{samples.clip(index).video for index in range(400)} for samples in (events, words)]
@@ -54,7 +54,7 @@ def test_where_words_alone_are_learnt_background_is_told_of_as_well(collection: 
     assert shown[1] <= {clip.name for clip in collection.split("train")}
 
 
-def test_a_share_of_the_videos_is_disguised_and_tells_no_words(collection: ClipCollection) -> None:
+def test_a_share_of_the_videos_is_permuted_and_has_no_captions(collection: ClipCollection) -> None:
     plain, half = make(collection), make(collection, channel_permuted=0.5, proposal_loss="overlap")
     hidden = [index for index in range(40) if not len(half[index].number_P)]
     assert 10 < len(hidden) < 30
@@ -83,13 +83,13 @@ def test_other_features_than_the_settings_want_are_refused(collection: ClipColle
 
 
 @given(steps=st.integers(1, 6), width=st.integers(1, 70), seed=st.integers(0, 2**32 - 1))
-def test_lengths_and_distances_stay(steps: int, width: int, seed: int) -> None:
+def test_permuted_channels_keep_lengths_and_distances(steps: int, width: int, seed: int) -> None:
     values_TF = np.random.default_rng(seed).normal(size=(steps, width))
     shown_TF = channel_permuted(values_TF, np.random.default_rng(seed))
     assert np.allclose(shown_TF @ shown_TF.T, values_TF @ values_TF.T)
 
 
-def test_axes_swap_among_neighbours_and_signs_turn() -> None:
+def test_channels_are_permuted_within_groups_and_signs_flip() -> None:
     width = 3 * GROUP + 5
     axis_F = np.arange(1.0, width + 1)
     shown_F = channel_permuted(axis_F[None], np.random.default_rng(0))[0]
@@ -100,7 +100,7 @@ def test_axes_swap_among_neighbours_and_signs_turn() -> None:
     assert 0.2 < (shown_F < 0).mean() < 0.8
 
 
-def test_two_videos_are_disguised_differently_and_half_precision_stays() -> None:
+def test_two_videos_are_permuted_differently_and_stay_float16() -> None:
     rng, values_TF = np.random.default_rng(0), np.ones((2, 64), dtype=np.float16)
     first_TF, second_TF = channel_permuted(values_TF, rng), channel_permuted(values_TF, rng)
     assert first_TF.dtype == np.float16

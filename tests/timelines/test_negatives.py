@@ -44,7 +44,7 @@ def samples_of(collection: ClipCollection, **training: object) -> TimelineDatase
     return TimelineDataset(generator, Vocabulary.build(generator.sentences(), min_count=1), config)
 
 
-def test_they_are_background_and_never_part_of_an_event(made: Made) -> None:
+def test_clips_without_captions_are_background_and_never_part_of_an_event(made: Made) -> None:
     generator = TimelineGenerator(made(12), "train")
     assert len(generator.pool.negatives) == 12 and not generator.pool.events.clips[0].name.startswith("negative")
     shown = 0
@@ -58,7 +58,7 @@ def test_they_are_background_and_never_part_of_an_event(made: Made) -> None:
     assert shown > 10, "some videos show negatives as background"
 
 
-def test_who_is_set_aside_and_what_events_show_does_not_depend_on_them(made: Made) -> None:
+def test_clips_without_captions_change_neither_the_background_pool_nor_the_events(made: Made) -> None:
     without, with_some = (TimelineGenerator(made(count), "train") for count in (0, 12))
     names = {clip.name for clip in with_some.pool.background.clips if clip.captions}
     assert names == {clip.name for clip in without.pool.background.clips}
@@ -157,7 +157,7 @@ def test_a_batch_that_could_be_negatives_alone_is_refused(made: Made) -> None:
     assert TimelineLoader(samples_of(made(0)), 1)
 
 
-def test_they_are_nobodys_near_duplicates(made: Made) -> None:
+def test_clips_without_captions_are_no_near_duplicates(made: Made) -> None:
     assert not [
         pair for pair in near_duplicates(made(12), "test", threshold=-1.0) if "negative" in pair.clip + pair.other
     ]

@@ -21,7 +21,7 @@ def test_what_is_implied_follows_the_chain() -> None:
     assert not content_words("a person") & implied(content_words("frying an egg"))
 
 
-def test_it_holds_exactly_where_the_rule_says() -> None:
+def test_a_relation_holds_exactly_where_its_rule_does() -> None:
     rng = np.random.default_rng(3)
     captions = [sentences(rng, ACTIONS[int(rng.integers(len(ACTIONS)))]) for _ in range(40)]
     sources = [f"source{number // 2}" for number in range(40)]

@@ -67,11 +67,11 @@ def check_one_rank(rank: int, meeting: str) -> None:
     leave_at_once()
 
 
-def test_norms_counts_and_means(tmp_path: Path) -> None:
+def test_norms_counts_and_means_are_those_of_all_ranks(tmp_path: Path) -> None:
     processes.spawn(check_one_rank, args=(str(tmp_path / "meeting"),), nprocs=2)
 
 
-def test_leaving_at_once() -> None:
+def test_leave_at_once_flushes_output_and_runs_no_exit_handler() -> None:
     """Output is flushed, and nothing runs that could still fail."""
     code = "import atexit\nfrom densevid.training.distributed import leave_at_once\natexit.register(print, 'farewell')"
     left = subprocess.run(

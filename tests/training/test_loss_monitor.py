@@ -85,7 +85,7 @@ def learner_of(config: Config, **named: object) -> BrokenLearner:
 @pytest.mark.usefixtures("uninitialised_is_nan")
 @pytest.mark.parametrize("fused", [False, True])
 @pytest.mark.parametrize("kind", ["sgd", "adam", "adamw"])
-def test_it_is_as_if_the_step_had_not_been(kind: str, fused: bool) -> None:
+def test_a_skipped_step_changes_nothing(kind: str, fused: bool) -> None:
     """The good steps alone, taken by torch's own optimiser, give the same weights and state."""
     config = TrainingConfig(optimizer=kind, learning_rate=0.1, weight_decay=0.01)  # type: ignore[arg-type]
     ours, theirs = nn.Linear(3, 4), nn.Linear(3, 4)
@@ -120,9 +120,7 @@ def test_it_is_as_if_the_step_had_not_been(kind: str, fused: bool) -> None:
 
 @pytest.mark.parametrize("fused", [False, True])
 @pytest.mark.parametrize("kind", ["sgd", "adamw"])
-def test_a_learner_learns_nothing_from_a_broken_gradient(
-    kind: str, fused: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_broken_gradient_changes_no_weight(kind: str, fused: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(BrokenLearner, "fused", fused)
     config = TINY.with_values({"training": {"optimizer": kind, "ema": 0.9}})
     (batch, *_), learner = loader_of(config).batches(0), learner_of(config)
@@ -185,7 +183,7 @@ def test_many_skipped_steps_end_the_run() -> None:
 
 
 @pytest.mark.parametrize("fused", [False, True])
-def test_a_run_tells_goes_on_and_resumes(
+def test_a_run_with_skipped_steps_warns_continues_and_resumes(
     data: Path, tmp_path: Path, fused: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(run, "TrainState", BrokenLearner)

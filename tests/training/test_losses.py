@@ -137,7 +137,7 @@ def test_losses_are_those_of_a_plain_loop() -> None:
     torch.testing.assert_close(torch.stack(found).detach(), torch.tensor([score / near, missed / near]))
 
 
-def test_descending_them_makes_proposals_overlap_events_and_scores_say_so() -> None:
+def test_training_on_the_losses_raises_overlap_and_scores_follow_it() -> None:
     batch, proposals = a_batch(), some_proposals()
     optimizer = torch.optim.Adam([proposals.logits_BA, proposals.offsets_BA2], lr=0.05)
     first = sum(overlap_losses(proposals, batch)).detach()

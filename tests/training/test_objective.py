@@ -42,7 +42,7 @@ def model_of(config: Config) -> MaskedTransformer:
 
 
 @pytest.mark.parametrize("variant", list(VARIANTS))
-def test_together_is_one_by_one(variant: str) -> None:
+def test_several_segments_a_video_have_the_loss_and_gradients_of_single_ones(variant: str) -> None:
     config = SMALL.with_values({"model": {"width": 16, "hidden": 16}}).with_values(VARIANTS[variant])  # type: ignore[arg-type]
     (apart,), (together,) = batches(config, 1), batches(config, 9)
     assert len(apart) == len(together) and len(together.videos) == 5 < len(apart.videos)

@@ -22,7 +22,7 @@ def config(**values: object) -> TrainingConfig:
 
 
 @pytest.mark.parametrize("patience", [0, 1, 3])
-def test_the_plateau_is_torchs(patience: int) -> None:
+def test_the_plateau_schedule_equals_that_of_torch(patience: int) -> None:
     settings = config(learning_rate=0.1, plateau_patience=patience)
     optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=0.1)
     theirs = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.5, patience=patience, eps=0)
@@ -76,14 +76,14 @@ def test_adamw_leaves_norms_and_biases_alone() -> None:
         torch.testing.assert_close(parameter.detach(), before[name] * (1 - 0.1 * 0.5 if decayed else 1))
 
 
-def test_the_papers_sgd() -> None:
+def test_sgd_has_the_settings_of_the_paper() -> None:
     optimizer = optimizer_for(nn.Linear(2, 2), TrainingConfig())
     assert isinstance(optimizer, torch.optim.SGD)
     (group,) = optimizer.param_groups
     assert (group["lr"], group["momentum"], group["nesterov"], group["weight_decay"]) == (0.1, 0.95, True, 1e-5)
 
 
-def test_frozen_parameters_are_nobodys() -> None:
+def test_frozen_parameters_are_in_no_group() -> None:
     model = nn.Linear(2, 2)
     model.weight.requires_grad_(False)
     assert sum(len(group["params"]) for group in optimizer_for(model, config(optimizer="adamw")).param_groups) == 1

@@ -52,7 +52,7 @@ def same_table(one: Path, other: Path) -> bool:
     return table(one) == table(other)
 
 
-def test_stopped_and_resumed(data: Path, unbroken: Path, tmp_path: Path) -> None:
+def test_a_stopped_run_resumes_to_the_same_weights(data: Path, unbroken: Path, tmp_path: Path) -> None:
     """In the first step, after a whole epoch, in the middle of one."""
     for stop in (1, 4, 11):
         assert train_here(data, tmp_path / "run", *HARD, "--resume", "--limit-steps", str(stop)) == 0
@@ -74,7 +74,7 @@ def test_stopped_and_resumed(data: Path, unbroken: Path, tmp_path: Path) -> None
         ['training.reward="cider"', 'training.schedule="cosine"', "training.warmup_steps=2", 'model.decoder="lstm"'],
     ],
 )
-def test_other_kinds_of_state(data: Path, tmp_path: Path, variant: list[str]) -> None:
+def test_every_kind_of_optimizer_and_schedule_resumes(data: Path, tmp_path: Path, variant: list[str]) -> None:
     more = [*settings("model.dropout=0.2", "training.checkpoint_every=2", *variant)]
     assert train_here(data, tmp_path / "one", *more, validate=False) == 0
     assert train_here(data, tmp_path / "two", *more, "--limit-steps", "5", validate=False) == 0
@@ -99,7 +99,7 @@ def _stamp(run: Path) -> int:
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
-def test_killed_and_resumed(data: Path, tmp_path: Path, ranks: int) -> None:
+def test_a_killed_run_resumes_to_the_same_weights(data: Path, tmp_path: Path, ranks: int) -> None:
     """SIGKILL at random moments; nothing is done but to start the run again."""
     longer = [*HARD, *settings(f"training.epochs={9 - 2 * ranks}", "training.checkpoint_every=1")]
     if ranks == 1:

@@ -32,19 +32,21 @@ def settings(**training: object) -> Config:
     return Config().with_values({"training": training})
 
 
-def test_clips_go_to_a_gpu_unasked_and_elsewhere_where_they_are_asked_to(samples: TimelineDataset) -> None:
+def test_clips_stay_on_a_gpu_by_default_and_on_a_cpu_on_request(samples: TimelineDataset) -> None:
     assert footage_stays(samples, settings().training, GPU)
     assert not footage_stays(samples, settings().training, CPU)
     assert footage_stays(samples, settings(features_on_device=True).training, CPU)
 
 
-def test_many_clips_do_not(samples: TimelineDataset, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clips_beyond_the_limit_stay_on_a_gpu_only_on_request(
+    samples: TimelineDataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(run, "MOST_RESIDENT", samples.generator.footage.nbytes - 1)
     assert not footage_stays(samples, settings().training, GPU)
     assert footage_stays(samples, settings(features_on_device=True).training, GPU)
 
 
-def test_disguised_videos_are_composed_elsewhere(samples: TimelineDataset) -> None:
+def test_permuted_videos_are_composed_on_the_cpu(samples: TimelineDataset) -> None:
     assert not footage_stays(samples, settings(channel_permuted=0.5, proposal_loss="overlap").training, GPU)
     with pytest.raises(InputError, match=r"does not go with training\.channel_permuted"):
         footage_stays(

@@ -97,7 +97,7 @@ def test_draws_depend_on_seed_epoch_and_sample_alone() -> None:
 
 
 @pytest.mark.parametrize("samples", [200])
-def test_draws_are_uniform(samples: int) -> None:
+def test_anchors_are_drawn_uniformly(samples: int) -> None:
     keys = random_keys(7, 0, torch.arange(samples), 400)[0].double() / 2**62
     assert (keys >= 0).all() and (keys < 1).all()
     assert abs(float(keys.mean()) - 0.5) < 0.01

@@ -149,7 +149,7 @@ def test_a_run_does_not_go_on_with_other_clips(
     assert "the run began with other training data" in capsys.readouterr().err
 
 
-def test_validation_on_the_clips_that_are_learnt_is_told(
+def test_validation_on_training_clips_is_a_warning(
     clips: Path, tmp_path: Path, settings: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert train(clips, tmp_path / "run", settings, "--validation-split", "train", "--limit-steps", "1") == 0
@@ -180,7 +180,7 @@ def test_validation_clips_of_training_sources_are_reported(
     ],
     ids=str,
 )
-def test_what_would_change_nothing_or_cannot_be_is_one_line(
+def test_settings_without_effect_or_in_conflict_are_one_line(
     clips: Path, tmp_path: Path, settings: list[str], capsys: pytest.CaptureFixture[str], words: list[str], message: str
 ) -> None:
     assert train(clips, tmp_path / "run", settings, *words) == 2
@@ -225,7 +225,9 @@ def test_the_last_model_can_be_the_best(clips: Path, tmp_path: Path, settings: l
     assert all(torch.equal(best[name], last[name]) for name in last)
 
 
-def test_with_a_frozen_encoder_the_words_alone_are_learnt(clips: Path, tmp_path: Path, settings: list[str]) -> None:
+def test_with_a_frozen_encoder_only_the_caption_decoder_trains(
+    clips: Path, tmp_path: Path, settings: list[str]
+) -> None:
     assert train(clips, tmp_path / "first", settings) == 0
     start = tmp_path / "first" / "model-last"
     frozen = [word for key in ("task=captions", "frozen_encoder=true") for word in ("--set", f"training.{key}")]
@@ -238,7 +240,7 @@ def moved_parts(before: Path, after: Path) -> set[str]:
     return {name.split(".")[0] for name in old if not torch.equal(old[name], new[name])}
 
 
-def test_with_all_else_frozen_events_are_learnt_also_from_words(
+def test_with_all_else_frozen_proposals_train_on_the_caption_loss_too(
     clips: Path, tmp_path: Path, settings: list[str]
 ) -> None:
     assert train(clips, tmp_path / "first", settings) == 0

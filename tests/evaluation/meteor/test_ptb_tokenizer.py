@@ -42,7 +42,7 @@ def odd_sentences(count: int, seed: int) -> Iterator[str]:
         yield "".join(choose.choice(pieces) + choose.choice(gaps) for _ in range(choose.randrange(30)))
 
 
-def test_golden_captions() -> None:
+def test_tokens_equal_the_golden_tokens() -> None:
     if not GOLDEN.exists():
         pytest.skip("the golden tokens are not beside this checkout")
     with gzip.open(GOLDEN, "rt", encoding="utf-8") as lines:

@@ -55,14 +55,14 @@ def test_words_and_stems_of_the_data_equal_the_jar() -> None:
     assert [stem(word) for word in vocabulary] == run_meteor(["Stemmer", "en"], vocabulary)
 
 
-def test_java_hash() -> None:
+def test_string_hashes_equal_those_of_java() -> None:
     assert java_hash("") == 0
     assert java_hash("Aa") == java_hash("BB") == 2112
     assert java_hash("ap") == java_hash("c2")
 
 
 @needs_jars
-def test_word_facts() -> None:
+def test_words_know_their_synsets_and_whether_they_are_function_words() -> None:
     assert word_facts("the").is_function
     assert not word_facts("dog").is_function
     assert word_facts("geese").synsets >= word_facts("goose").synsets  # irregular

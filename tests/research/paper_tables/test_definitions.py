@@ -122,7 +122,7 @@ def lines(number: int, name: str) -> dict[str, Line]:
     return {line.title: line for line in lines_of(tables()[number], datasets()[name], 1)}
 
 
-def test_what_is_not_alike_is_said() -> None:
+def test_rows_that_differ_from_the_papers_have_a_note() -> None:
     assert "test server" in lines(2, "activitynet")["End-to-end Masked Transformer"].notes[0]
     ours = "Self-Attn, end to end with captions"
     assert "stride factor 50" in lines(4, "youcook2")[ours].notes[0] and not lines(4, "msvd-timelines")[ours].notes

@@ -21,7 +21,7 @@ from research.paper_tables.timeline_data import TimelineData
 
 
 @pytest.mark.parametrize("content", [[], {}, 3, {"seconds": "long"}])
-def test_what_a_file_must_say(content: object, tmp_path: Path) -> None:
+def test_a_fact_file_that_lacks_a_fact_is_refused(content: object, tmp_path: Path) -> None:
     path = tmp_path / "facts.json"
     assert known_facts(path, seconds=NUMBER) is None
     write_json(path, content)
@@ -68,7 +68,7 @@ def test_a_set_of_timelines_of_another_shape_is_named(content: object, tmp_path:
 
 
 @pytest.mark.parametrize("number", ["²", "1²", "¾", "x", ""])
-def test_a_table_is_a_number(number: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_table_number_is_one_line(number: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(InputError, match="there is no table"):
         chosen_tables(number, datasets()["msvd-timelines"])
     assert main(["reproduce", number, "--data", "msvd-timelines", "--out", "nowhere"]) == 2

@@ -82,7 +82,7 @@ def test_a_folder_of_a_split_or_the_folder_itself(tmp_path: Path) -> None:
     assert split_folder(tmp_path, "training") == tmp_path
 
 
-def test_other_annotations_or_features_of_any_split_are_told_apart(tmp_path: Path) -> None:
+def test_changed_annotations_or_features_of_any_split_change_the_fingerprint(tmp_path: Path) -> None:
     entry = {"duration": 4.0, "timestamps": [[0.0, 2.0]], "sentences": ["A."]}
     names = [name for files in datasets()["activitynet"].annotations.values() for name in files]
     for name in names:

@@ -25,7 +25,7 @@ def f1(folder: Path, spans: dict[str, list[list[float]]]) -> float | None:
     return value_of(scores, "F1")
 
 
-def test_of_what_is_told(tmp_path: Path) -> None:
+def test_f1_counts_missing_and_wrong_spans(tmp_path: Path) -> None:
     assert f1(tmp_path / "all", {"v_a": [[0.0, 4.0], [5.0, 10.0]], "v_b": [[0.0, 8.0]]}) == pytest.approx(1)
     assert f1(tmp_path / "none", {"v_a": [], "v_b": []}) == 0
     precision, recall = 1 / 2, 1 / 3  # one of two spans is right, one of three events is found; v_b is silent
