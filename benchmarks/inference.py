@@ -28,9 +28,8 @@ from benchmarks.inference_stages import print_stages, print_sweep
 from benchmarks.inference_workload import Workload, prepare, print_store_run
 from densevid.cli import run_program
 from densevid.config import ModelConfig
-from densevid.device import resolve_device
+from densevid.device import resolve_device, set_threads
 from densevid.errors import InputError
-from densevid.inference.predict import set_threads
 from densevid.io import require_writable
 from densevid.kernels.fused import KERNELS, Kernel
 

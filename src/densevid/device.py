@@ -1,8 +1,12 @@
-"""Which device to compute on. torch is imported only where it is needed: `--help` and small verbs do without it."""
+"""Which device to compute on, and with how many CPU threads.
+
+torch is imported only where it is needed: `--help` and small verbs do without it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -69,3 +73,19 @@ def describe_device(device: torch.device) -> str:
         return torch.cuda.get_device_name(device)
     threads = torch.get_num_threads()
     return f"{threads} CPU thread" + "s" * (threads != 1) if device.type == "cpu" else str(device)
+
+
+def set_threads(threads: int, report: Callable[[str], None]) -> None:
+    """Have torch use so many CPU threads, at most those of the machine; `report` is called if that are fewer.
+
+    Raises:
+        ArgumentError: It is less than one.
+    """
+    import torch
+
+    if threads < 1:
+        raise ArgumentError(f"{{threads}} must be at least 1, got {threads}")
+    most = os.cpu_count() or 1
+    if threads > most:
+        report(f"--threads {threads}: this machine has {most} processors, so {most} threads are used")
+    torch.set_num_threads(min(threads, most))

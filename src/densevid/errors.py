@@ -70,6 +70,11 @@ def printable(text: str) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
+def report(line: str) -> None:
+    """Print a line for the user on stderr, below the results on stdout."""
+    print(f"densevid: {printable(line)}", file=sys.stderr, flush=True)
+
+
 def one_line(error: BaseException) -> str:
     """The text of an error on one line, for stderr."""
     return _folded(str(error)) or type(error).__name__
@@ -104,5 +109,5 @@ def run_main(main: Callable[[], int]) -> NoReturn:
     try:
         raise SystemExit(main())
     except InputError as error:
-        print(f"densevid: {one_line(error)}", file=sys.stderr)
+        report(one_line(error))
         raise SystemExit(ExitCode.INVALID) from None

@@ -10,11 +10,10 @@ A video whose features cannot be used is left out and named at the end, with exi
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from densevid.errors import ExitCode, InputError, exit_code, named
+from densevid.errors import ExitCode, InputError, exit_code, named, report
 
 if TYPE_CHECKING:
     from collections.abc import Container
@@ -60,11 +59,11 @@ def run(arguments: argparse.Namespace) -> ExitCode:
         device=arguments.device,
         threads=arguments.threads,
     )
-    opened = open_job(job, _report)
+    opened = open_job(job, report)
     truth = read_annotations(arguments.references).events
     tracks, failures = _tracks(opened, truth)
     for failure in failures:
-        _report(failure)
+        report(failure)
     calibration = fit_calibration(opened.captioner, tracks, truth)
     inputs = [path for path in model_files(arguments.model) if path != target]
     block = provenance(inputs=[*inputs, arguments.features, *arguments.references], command="calibrate")
@@ -72,7 +71,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     print(f"{target}: fitted on {calibration.fitted['events']:,} events of {calibration.fitted['videos']:,} videos")
     total = len(failures) + len(tracks)
     if failures:
-        _report(f"{len(failures)} of {total} videos cannot be used and are left out")
+        report(f"{len(failures)} of {total} videos cannot be used and are left out")
     return exit_code(len(failures), total)
 
 
@@ -89,7 +88,3 @@ def _tracks(opened: OpenedJob, wanted: Container[str]) -> tuple[dict[str, Featur
             except InputError as error:
                 failures.append(named(video, error))
     return tracks, failures
-
-
-def _report(line: str) -> None:
-    print(f"densevid: {line}", file=sys.stderr)

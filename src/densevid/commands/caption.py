@@ -38,7 +38,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from densevid.errors import ExitCode, InputError, one_line, printable
+from densevid.errors import ExitCode, InputError, one_line, printable, report
 
 if TYPE_CHECKING:
     from densevid.commands.stage_progress import NoStages
@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> ExitCode:
     """Caption all inputs; failures are reported at the end, however the run ends."""
     job, failures = _prepared(args)
     for line in job.check():
-        _report(line)
+        report(line)
     single = len(job.inputs) == 1 and not failures
     try:
         _caption_all(job, args.progress, single)
@@ -88,7 +88,7 @@ def run(args: argparse.Namespace) -> ExitCode:
     finally:
         failures += [outcome.failure for outcome in job.outcomes if outcome.failure]
         for failure in failures:
-            _report(failure)
+            report(failure)
     if not any(outcome.result is not None for outcome in job.outcomes):
         return ExitCode.INVALID
     return ExitCode.PARTIAL if failures or not all(o.is_whole for o in job.outcomes) else ExitCode.DONE
@@ -103,7 +103,7 @@ def _caption_all(job: CaptionJob, progress: str, single: bool) -> None:
             if text := _timeline(outcome, look) if single else _line(outcome):
                 on_progress.line(text)
             for line in outcome.warnings:
-                _report(line)
+                report(line)
 
 
 def _write_index(job: CaptionJob, failures: list[str]) -> Path | None:
@@ -121,7 +121,7 @@ def _open(page: Path) -> None:
     import webbrowser
 
     if not webbrowser.open(page.resolve().as_uri()):
-        _report(f"no browser could be started; the page is {page}")
+        report(f"no browser could be started; the page is {page}")
 
 
 def _prepared(args: argparse.Namespace) -> tuple[CaptionJob, list[str]]:
@@ -227,7 +227,3 @@ def _print_not_played(titles: list[str], single: bool) -> None:
     which = names if single else f"{len(titles)} of them ({names})"
     if titles:
         print(f"\nNot every browser plays {which}: add --web for a page that works in all")
-
-
-def _report(line: str) -> None:
-    print(f"densevid: {printable(line)}", file=sys.stderr)

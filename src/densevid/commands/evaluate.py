@@ -17,13 +17,12 @@ from __future__ import annotations
 import argparse
 import csv
 import io
-import sys
 import warnings
 from dataclasses import asdict
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from densevid.errors import InputError
+from densevid.errors import InputError, report
 from densevid.io import provenance, require_writable, write_json, write_text
 
 if TYPE_CHECKING:
@@ -60,12 +59,12 @@ def run(args: argparse.Namespace) -> int:
     if args.format not in FORMATS:
         raise InputError(f"unknown format {args.format!r}; choose from {', '.join(FORMATS)}")
     if args.meteor:
-        print(f"densevid: {JAVA_IS_GONE}", file=sys.stderr)
+        report(JAVA_IS_GONE)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         notes = _evaluate_and_write(args)
     for note in (*notes, *(warning.message for warning in caught)):
-        print(f"densevid: warning: {note}", file=sys.stderr)
+        report(f"warning: {note}")
     return 0
 
 

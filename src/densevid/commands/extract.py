@@ -22,13 +22,12 @@ usage, or no video could be extracted; 130 interrupted.
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from pathlib import Path
 
 from densevid.data.extraction import REPORT, Extraction, ExtractionReport
 from densevid.data.store.reader import FeatureStore
-from densevid.errors import ExitCode, InputError
+from densevid.errors import ExitCode, InputError, report
 from densevid.io import provenance, read_json
 from densevid.progress import Progress
 from densevid.video.backbones import DEFAULT, Backbone, backbone_names, find_backbone
@@ -108,18 +107,18 @@ def _run_and_show(extraction: Extraction, extractor: Extractor) -> None:
             progress.advance(sizes[outcome.job.video], text)
 
 
-def _print_report(report: ExtractionReport, store: FeatureStore) -> ExitCode:
+def _print_report(done: ExtractionReport, store: FeatureStore) -> ExitCode:
     """Print what was extracted and what failed, and return the exit code."""
-    for title, lines in (("read in part", report.read_in_part), ("failed", report.failed)):
+    for title, lines in (("read in part", done.read_in_part), ("failed", done.failed)):
         for line in lines[:FAILURES_SHOWN]:
-            print(f"densevid: {title}: {line}", file=sys.stderr)
+            report(f"{title}: {line}")
         if len(lines) > FAILURES_SHOWN:
-            print(f"densevid: {title}: {len(lines) - FAILURES_SHOWN} more, see {REPORT}", file=sys.stderr)
-    counts = f"extracted {report.extracted}, already there {report.already_there}, failed {len(report.failed)}"
+            report(f"{title}: {len(lines) - FAILURES_SHOWN} more, see {REPORT}")
+    counts = f"extracted {done.extracted}, already there {done.already_there}, failed {len(done.failed)}"
     print(f"{counts}: {store} holds {len(store)} videos")
-    if report.failed and len(report.failed) == report.named:
+    if done.failed and len(done.failed) == done.named:
         return ExitCode.INVALID
-    return ExitCode.PARTIAL if report.failed or report.read_in_part else ExitCode.DONE
+    return ExitCode.PARTIAL if done.failed or done.read_in_part else ExitCode.DONE
 
 
 def _write_reduced(store: FeatureStore, kept: int, fit_on: set[str] | None, resume: bool) -> None:

@@ -13,11 +13,10 @@ calibration that was there before is out of date then: run `densevid calibrate` 
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from densevid.errors import InputError
+from densevid.errors import InputError, report
 
 if TYPE_CHECKING:
     from densevid.checkpoint import LoadedModel
@@ -50,15 +49,15 @@ def run(arguments: argparse.Namespace) -> None:
     features = loaded.config.features
     warning = check_recipe(loaded.recipe, tuple(zip(features.streams, features.widths, strict=True)), source)
     if warning:
-        _report(f"warning: {warning}")
+        report(f"warning: {warning}")
     files = [arguments.model / WEIGHTS, *(arguments.annotations or [arguments.timelines]), arguments.features]
     block = provenance(inputs=[path for path in files if path is not None], command="fit-priors", split=arguments.split)
     for file, fitted in write_priors(arguments.model, source, annotations, block).items():
         print(f"{file}: fitted on {', '.join(f'{count:,} {name}' for name, count in fitted.about['fitted'].items())}")
     if missing := sum(video not in source for video in annotations.events):
-        _report(f"{missing:,} of {len(annotations.events):,} videos have no features and are left out")
+        report(f"{missing:,} of {len(annotations.events):,} videos have no features and are left out")
     if (arguments.model / CALIBRATION).exists():
-        _report(f"{arguments.model / CALIBRATION} is out of date now; run `densevid calibrate` again")
+        report(f"{arguments.model / CALIBRATION} is out of date now; run `densevid calibrate` again")
 
 
 def _clips(arguments: argparse.Namespace) -> tuple[FeatureSource, Annotations]:
@@ -82,9 +81,5 @@ def _videos(arguments: argparse.Namespace, loaded: LoadedModel) -> tuple[Feature
         raise InputError("--annotations needs --features STORE")
     clock = (arguments.durations, arguments.seconds_per_step)
     files = DataFiles(tuple(arguments.annotations), arguments.features, arguments.split, *clock)
-    annotations = read_split(files, _report)
+    annotations = read_split(files, report)
     return open_source(files, annotations, loaded.config), annotations
-
-
-def _report(line: str) -> None:
-    print(f"densevid: {line}", file=sys.stderr)

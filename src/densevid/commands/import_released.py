@@ -10,8 +10,9 @@ The settings are the preset's with `model.compat = "released"` and the release's
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
+
+from densevid.errors import report
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,9 +31,6 @@ def run(arguments: argparse.Namespace) -> None:
     from densevid.checkpoint import require_replaceable, save_model
     from densevid.import_released import import_released
     from densevid.io import provenance
-
-    def report(line: str) -> None:
-        print(f"densevid: {line}", file=sys.stderr)
 
     require_replaceable(arguments.out)
     loaded = import_released(arguments.weights, arguments.vocabulary, arguments.preset, arguments.set, report)

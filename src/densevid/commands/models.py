@@ -11,9 +11,8 @@ Examples:
 from __future__ import annotations
 
 import argparse
-import sys
 
-from densevid.errors import InputError, one_line, printable
+from densevid.errors import InputError, one_line, printable, report
 from densevid.pipeline.model_registry import (
     HOW_TO_GET_ONE,
     VARIABLE,
@@ -35,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
     for number, model in enumerate(models):
         print(_described(model, is_default=number == 0))
     for place in missing_places():
-        print(f"densevid: {VARIABLE} names {printable(str(place))}, which holds no model", file=sys.stderr)
+        report(f"{VARIABLE} names {place}, which holds no model")
     return 0
 
 

@@ -20,11 +20,10 @@ that are finished when the command is interrupted.
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from densevid.errors import ExitCode, InputError, exit_code
+from densevid.errors import ExitCode, InputError, exit_code, report
 
 if TYPE_CHECKING:
     from densevid.inference.predict import Predictions
@@ -80,7 +79,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
         summary=arguments.summary,
         top=arguments.top,
     )
-    opened = open_job(job, _report)
+    opened = open_job(job, report)
     with Progress(len(opened.videos)) as progress:
         predictions = opened.run(lambda text: progress.advance(1, text))
     if predictions.events:
@@ -95,7 +94,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
 def _finish(predictions: Predictions) -> ExitCode:
     """Report what is missing, after everything else is written."""
     if predictions.unseen:
-        _report(
+        report(
             f"{predictions.unseen} of the given segments begin after all that the model reads; the last step stands in"
         )
     if predictions.interrupted:
@@ -103,14 +102,10 @@ def _finish(predictions: Predictions) -> ExitCode:
     failures = list(predictions.failures.values())
     total = len(failures) + len(predictions.events)
     for failure in failures[1:]:
-        _report(failure)
+        report(failure)
     if failures:
         line = f"{len(failures)} of {total} videos cannot be captioned and are left out: {failures[0]}"
         if not predictions.events:
             raise InputError(line)
-        _report(line)
+        report(line)
     return exit_code(len(failures), total)
-
-
-def _report(line: str) -> None:
-    print(f"densevid: {line}", file=sys.stderr)

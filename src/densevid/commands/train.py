@@ -22,6 +22,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from densevid.errors import InputError
+
 if TYPE_CHECKING:
     from densevid.training.data import ClipFiles, DataFiles
 
@@ -81,8 +83,6 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _require_positive(arguments: argparse.Namespace) -> None:
-    from densevid.errors import InputError
-
     for name, least in (("workers", 0), ("threads", 1), ("limit_steps", 1)):
         value = getattr(arguments, name)
         if value is not None and value < least:
@@ -91,8 +91,6 @@ def _require_positive(arguments: argparse.Namespace) -> None:
 
 def _training(arguments: argparse.Namespace) -> DataFiles | ClipFiles:
     """Annotations with features, or clips to compose timelines of."""
-    from densevid.errors import InputError
-
     if (arguments.annotations is None) == (arguments.timelines is None):
         raise InputError("give either --annotations FILE... with --features STORE, or --timelines CLIPS")
     if arguments.timelines is not None:
@@ -105,8 +103,6 @@ def _training(arguments: argparse.Namespace) -> DataFiles | ClipFiles:
 
 def _require_used(arguments: argparse.Namespace) -> None:
     """Raise on flags about annotated videos where there are none: clips have their own times and features."""
-    from densevid.errors import InputError
-
     for name in ("durations", "seconds_per_step", "validation_features"):
         if getattr(arguments, name) is not None and not arguments.validation:
             raise InputError(
@@ -122,8 +118,6 @@ def _clips(arguments: argparse.Namespace, split: str) -> ClipFiles:
 
 def _validation(arguments: argparse.Namespace) -> DataFiles | ClipFiles | None:
     """Files of their own, or another split of the training files or clips."""
-    from densevid.errors import InputError
-
     if not (arguments.validation or arguments.validation_split):
         if arguments.validation_features:
             raise InputError("--validation-features needs --validation FILE or --validation-split NAME")

@@ -6,7 +6,6 @@ out.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -19,7 +18,7 @@ from densevid.config import Config
 from densevid.data.annotations import read_annotation_file
 from densevid.data.layouts import open_features
 from densevid.data.sources import FeatureSource, check_recipe
-from densevid.device import resolve_device
+from densevid.device import resolve_device, set_threads
 from densevid.errors import InputError, named
 from densevid.events import Event
 from densevid.inference.captioner import Captioner, Precision
@@ -253,13 +252,3 @@ def _inference_only(settings: tuple[str, ...]) -> tuple[str, ...]:
         if not setting.strip().startswith("inference."):
             raise InputError(f"--set {setting}: only inference.* can change for a trained model")
     return settings
-
-
-def set_threads(threads: int, report: Report) -> None:
-    """Have torch use so many threads, at most those of the machine."""
-    if threads < 1:
-        raise InputError(f"--threads must be at least 1, got {threads}")
-    most = os.cpu_count() or 1
-    if threads > most:
-        report(f"--threads {threads}: this machine has {most} processors, so {most} threads are used")
-    torch.set_num_threads(min(threads, most))
