@@ -53,7 +53,7 @@ def make_video(path: Path, times: Sequence[float], *, seed: int = 0, width: int 
 
 
 def as_720p(source: Path, path: Path) -> Path:
-    """The same video, enlarged to 1280 x 720."""
+    """Write a video enlarged to 1280 x 720."""
     with av.open(str(source)) as container:
         frames = ((frame.time or 0.0, frame) for frame in container.decode(video=0))
         return _encode(path, frames, 1280, 720)

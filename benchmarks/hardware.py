@@ -48,7 +48,7 @@ def _family(process: int) -> list[int]:
 
 
 def _kilobytes(process: int) -> int:
-    """Its proportional share of memory; 0 if it has just ended."""
+    """The proportional share of memory of a process; 0 if it has just ended."""
     try:
         lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
     except OSError:

@@ -55,7 +55,7 @@ def part_lines(loaded: LoadedModel, device: torch.device, events: int = 256) -> 
 
 
 def parts(model: ModelConfig, device: torch.device, events: int) -> Iterator[Part]:
-    """All of them, one after another, so that few tensors are in memory together."""
+    """Yield the parts one after another, so that few tensors are in memory together."""
     width, layers = model.width, model.layers
     tokens, torchs = events * STEPS, Fused()
     kinds: list[tuple[str, Fused]] = [("torch", torchs)] + ([("ours", TritonFused())] if has_triton() else [])

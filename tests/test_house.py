@@ -41,6 +41,13 @@ def test_no_word_of_the_old_language_is_left(house: Report) -> None:
     assert house.old_words == []
 
 
+def test_folders_of_tests_mirror_those_of_the_code() -> None:
+    tests = ROOT / "tests"
+    folders = {path.parent.relative_to(tests) for path in tests.rglob("test_*.py")} - {Path()}
+    homes = (ROOT / "src" / "densevid", ROOT)
+    assert {str(folder) for folder in folders if not any((home / folder).is_dir() for home in homes)} == set()
+
+
 @pytest.mark.report
 def test_the_table_in_the_docs_is_that_of_this_tree() -> None:
     assert main(["--check", str(PAGE)]) == 0

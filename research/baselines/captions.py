@@ -59,7 +59,7 @@ class NearestNeighbour:
 def described(
     spans: Mapping[str, Sequence[Event]], source: FeatureSource, neighbour: NearestNeighbour
 ) -> dict[str, list[Event]]:
-    """The same events with the sentences of their nearest neighbours."""
+    """Give each event the sentence of its nearest neighbour."""
     captioned = {}
     for video, events in spans.items():
         sentences = neighbour.describe(source.track(video), [(event.start, event.end) for event in events])

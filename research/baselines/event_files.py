@@ -55,7 +55,7 @@ def training_fractions(annotations: Annotations) -> Spans:
 
 
 def training_fractions_of(plans: Iterable[TimelinePlan]) -> Spans:
-    """The same for composed timelines."""
+    """Collect the spans of composed timelines, as fractions of their length."""
     rows = [(event.start / plan.ticks, event.end / plan.ticks) for plan in plans for event in plan.events]
     return np.array(rows, dtype=np.float64).reshape(-1, 2)
 

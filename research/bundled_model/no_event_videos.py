@@ -184,7 +184,7 @@ KINDS: dict[str, Draw] = {
 
 
 def _grainy(rng: np.random.Generator, picture: npt.NDArray[np.float32], grain: float) -> Iterator[Picture]:
-    """The same picture again and again, each time with other noise."""
+    """One picture repeated, each time with other noise."""
     while True:
         seen = picture + rng.normal(0, grain, size=picture.shape) if grain else picture
         yield np.asarray(seen.clip(0, 255), np.uint8)

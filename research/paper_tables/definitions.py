@@ -74,7 +74,7 @@ class Row:
         return str(self.exceptions.get(dataset.family, {}).get("note", ""))
 
     def settings_on(self, dataset: Dataset) -> list[Settings]:
-        """Its settings, then those for this family of data sets only."""
+        """The settings of the row, then those for this family of data sets only."""
         return [self.settings, _sections(self.exceptions.get(dataset.family, {}))]
 
 

@@ -32,7 +32,7 @@ def read_facts(path: Path, remedy: str = "", /, **kinds: Kind) -> dict[str, Any]
 
 
 def known_facts(path: Path, **kinds: Kind) -> dict[str, Any] | None:
-    """The same; None where the file is missing or something else, so that its step is done again."""
+    """Read such an object; None where the file is missing or another, so that its step is done again."""
     if not path.exists():
         return None
     content = read_json(path)

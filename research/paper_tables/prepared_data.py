@@ -70,15 +70,15 @@ class PreparedData(ABC):
 
     @abstractmethod
     def training(self, row: Row) -> Files:
-        """What a row is trained on."""
+        """The data that a row is trained on."""
 
     @abstractmethod
     def validation(self, row: Row) -> Files | None:
-        """What the best epoch of a row is chosen on."""
+        """The data that the best epoch of a row is chosen on."""
 
     @abstractmethod
     def test(self, streams: int | None = None) -> EventSet:
-        """What every row is scored on, with the first streams or with all."""
+        """The data that every row is scored on, with the first streams or with all."""
 
     @abstractmethod
     def test_source(self) -> FeatureSource:

@@ -97,7 +97,7 @@ def markdown(filled: FilledTable, pictures: Sequence[Path]) -> str:
 
 
 def latex(filled: FilledTable) -> str:
-    """The same for a paper."""
+    """Write the table as LaTeX, for a paper."""
     number, table = filled.table.number, shown(filled)
     unnumbered = replace(table, title=table.title.removeprefix(f"Table {number}. "))  # a paper counts its own
     name, groups = f"{filled.dataset.name}-{number}", [line.group for line in filled.lines]

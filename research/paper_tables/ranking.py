@@ -217,7 +217,7 @@ def ranking_table(filled: FilledTable) -> ShownTable:
 
 
 def noise_note(filled: FilledTable) -> str:
-    """What the differences are from, and what they must exceed."""
+    """Name the reference of the ranking and the noise that a difference must exceed."""
     costs, score = filled.costs, filled.table.ranking["by"]
     spread = costs.spread(score) if costs else None
     if costs is None or spread is None:

@@ -129,7 +129,7 @@ def one_encoder(state: Mapping[str, Tensor], where: str) -> dict[str, Tensor]:
 
 
 def released_name(ours: str) -> str:
-    """What the release calls one of our weights."""
+    """The name that the release gives to one of our weights."""
     for pattern, replacement in RENAMED:
         ours = re.sub(pattern, replacement, ours)
     return ours

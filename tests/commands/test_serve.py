@@ -16,7 +16,7 @@ import pytest
 from densevid.app.guard import is_loopback
 from densevid.app.settings import NOT_PLAYED, caption_command
 from densevid.cli import main
-from densevid.commands.serve import _announce, _default_folder
+from densevid.commands.serve import announce, default_folder
 from helpers.tiny_captioner import write_tiny_model
 from helpers.waiting import LIMIT_SECONDS
 
@@ -86,13 +86,13 @@ def test_it_starts_answers_keeps_its_folder_and_stops(model: str, tmp_path: Path
 def test_other_machines_are_warned_of(host: str, local: bool, capsys: pytest.CaptureFixture[str]) -> None:
     assert is_loopback(host) is local
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        _announce(listening, argparse.Namespace(host=host, open=False))
+        announce(listening, argparse.Namespace(host=host, open=False))
     assert ("warning" in capsys.readouterr().err) is not local
 
 
 def test_the_folder_is_the_users_own_and_per_port(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
-    assert _default_folder(8000) == Path("/somewhere/densevid/serve/8000")
+    assert default_folder(8000) == Path("/somewhere/densevid/serve/8000")
 
 
 def test_a_video_that_no_browser_plays_is_also_written_as_one() -> None:

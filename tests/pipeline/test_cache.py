@@ -107,6 +107,6 @@ def test_a_store_is_not_captioned_twice(video, tmp_path, fresh_cache, monkeypatc
     extract_many([video], tmp_path / "store", backbone="appearance", workers=1)
     assert main(["caption", str(tmp_path / "store"), "--format", "json"]) == 0
     first = (tmp_path / "store-captions" / "clip.densevid.json").read_text()
-    monkeypatch.setattr("densevid.pipeline.captioner.VideoCaptioner._detected", None)
+    monkeypatch.setattr("densevid.inference.long_video.LongVideoCaptioner.captioned", None)
     assert main(["caption", str(tmp_path / "store"), "--format", "json"]) == 0
     assert (tmp_path / "store-captions" / "clip.densevid.json").read_text() == first

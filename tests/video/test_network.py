@@ -11,7 +11,7 @@ from densevid.errors import InputError
 from densevid.video.engines import OnnxNetwork, onnx_bytes
 from densevid.video.network import Network
 from densevid.video.torch_network import TorchNetwork
-from densevid.video.weights import _unpickle_arrays, efficientnet_file, efficientnet_lite0, i3d
+from densevid.video.weights import efficientnet_file, efficientnet_lite0, i3d, unpickle_arrays
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +88,7 @@ def test_a_weights_file_that_wants_to_run_code_is_refused(tmp_path, capsys) -> N
     path = tmp_path / "weights.ckpt"
     path.write_bytes(pickle.dumps({"params": np.ones(3), "more": Malicious()}))
     with pytest.raises(InputError, match=r"builtins\.print; only arrays"):
-        _unpickle_arrays(path)
+        unpickle_arrays(path)
     assert capsys.readouterr().out == ""
     path.write_bytes(pickle.dumps({"params": np.ones(3)}))
-    assert _unpickle_arrays(path)["params"].tolist() == [1, 1, 1]
+    assert unpickle_arrays(path)["params"].tolist() == [1, 1, 1]

@@ -39,7 +39,7 @@ class LingeringResponse(JSONResponse):
 
 
 def error_answer(method: str, status: int, reason: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
-    """What went wrong, in one line; whoever posts may still be sending."""
+    """Answer with one line; a client that posts may still be sending, so its connection lingers."""
     if method != "POST":
         return JSONResponse({"error": reason}, status, headers)
     return LingeringResponse({"error": reason}, status, {**(headers or {}), "connection": "close"})

@@ -75,7 +75,7 @@ class Job:
 
     @property
     def over(self) -> bool:
-        """Whether it is over."""
+        """Whether the job has ended, well or not."""
         return self.state in (State.DONE, State.FAILED)
 
     def result(self, format: str) -> Path:
@@ -90,18 +90,18 @@ class Job:
         return (copy, "video/mp4") if self.state is State.DONE and name == copy.name and copy.is_file() else None
 
     def learn(self, video: dict[str, Any]) -> None:
-        """What the file is has been found out."""
+        """Record what the upload is, and give its file the ending of its format."""
         lies = self.upload
         self.video = video
         lies.rename(self.folder / f"{VIDEO}{video['ending']}")
 
     def begin(self) -> None:
-        """Work on it starts, from the start."""
+        """Begin work on the job, from its first stage."""
         self.state, self.progress, self.error = State.RUNNING, {STAGES[0]: 0.0}, ""
         self.attempts += 1
 
     def end(self, state: State, error: str = "") -> None:
-        """Work on it is over."""
+        """End work on the job."""
         self.state, self.error, self.finished = state, error, time.time()
         shutil.rmtree(self.cache, ignore_errors=True)
 
@@ -124,7 +124,7 @@ class Job:
             raise InputError(f"{folder / RECORD}: not the record of a job") from error
 
     def public(self) -> dict[str, Any]:
-        """Its state for its owner: without paths, with links to the files there are."""
+        """The state of the job for its owner: without paths, with links to the files there are."""
         shown = {key: value for key, value in asdict(self).items() if key not in ("folder", "attempts")}
         shown |= {"stage": self.stage, "done": self.progress.get(self.stage, 0.0)}
         links = {"self": f"/jobs/{self.id}"}

@@ -131,7 +131,7 @@ class Jobs:
                 self._waiting.append(job)
 
     def _load(self, folder: Path) -> None:
-        """One of them; without a record that can be read nobody could ever ask for it, or delete it."""
+        """Load one job; remove it if its record cannot be read, as nobody could ask for it or delete it."""
         try:
             self._jobs[folder.name] = Job.load(folder)
         except InputError:

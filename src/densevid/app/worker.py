@@ -43,7 +43,7 @@ class Outcome:
 
     @property
     def last_line(self) -> str:
-        """Its last line; empty if there is none."""
+        """The last line of the output; empty if there is none."""
         return next((line for line in reversed(self.lines) if line.strip()), "")
 
 

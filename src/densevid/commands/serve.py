@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     listening = _listen(args.host, args.port)
     with listening:
         port = listening.getsockname()[1]
-        folder = Path(args.work) if args.work else _default_folder(port)
+        folder = Path(args.work) if args.work else default_folder(port)
         model = _model_from_anywhere(args.model)
         settings = Settings(folder.absolute(), limits, caption_command(model))
         asyncio.run(_serve(settings, listening, args))
@@ -94,7 +94,7 @@ async def _serve(settings: Settings, listening: socket.socket, args: argparse.Na
         logging.getLogger("uvicorn.error").addFilter(_is_worth_telling)
         for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises what it got again when it is done: not fatal
             signal.signal(number, server.handle_exit)
-        _announce(listening, args)
+        announce(listening, args)
         await server.serve(sockets=[listening])
 
 
@@ -103,7 +103,8 @@ def _is_worth_telling(record: logging.LogRecord) -> bool:
     return "graceful shutdown" not in record.getMessage()
 
 
-def _announce(listening: socket.socket, args: argparse.Namespace) -> None:
+def announce(listening: socket.socket, args: argparse.Namespace) -> None:
+    """Print the address of the app, with a warning where other machines can reach it."""
     from densevid.app.guard import is_loopback
 
     shown = f"[{args.host}]" if ":" in args.host else args.host
@@ -156,7 +157,7 @@ def _model_from_anywhere(model: str | None) -> str | None:
     return str(Path(model).absolute()) if model and Path(model).exists() else model
 
 
-def _default_folder(port: int) -> Path:
+def default_folder(port: int) -> Path:
     """One folder per port in the user's cache, so that a restart finds its jobs."""
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(cache) / "densevid" / "serve" / str(port)

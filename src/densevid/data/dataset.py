@@ -109,7 +109,7 @@ class SegmentDataset(Dataset[Sample]):
 
     @property
     def fingerprint(self) -> dict[str, object]:
-        """What identifies the segments: video ids and times in steps."""
+        """The video ids and times in steps that identify the segments."""
         return {"videos": self.videos, "segments": self.segments_N2.tolist()}
 
     @cached_property

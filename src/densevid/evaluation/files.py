@@ -79,7 +79,7 @@ class EventFile:
         return [video for video, count in zip(self.videos, self.counts_V.tolist(), strict=True) if count]
 
     def keep(self, kept_E: Booleans, *, empty_videos: bool) -> EventFile:
-        """The same file with some events left out, and without the videos that become empty unless `empty_videos`."""
+        """Leave events out of the file, and the videos that become empty unless `empty_videos`."""
         video_E = self.video_E[kept_E]
         counts_V = np.bincount(video_E, minlength=len(self.videos))
         stays_V = np.ones_like(counts_V, dtype=bool) if empty_videos else counts_V > 0

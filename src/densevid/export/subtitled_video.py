@@ -125,7 +125,7 @@ def write_subtitled(video: Path, out: Path, events: Sequence[Event], options: Mp
 
 
 def _key_of(out: Path) -> str | None:
-    """What the file that is there was made of, if we made it."""
+    """The hash of what an existing file was made of, None if densevid did not write it."""
     try:
         with open_video(out) as (container, _):
             comment = container.metadata.get("comment", "")
@@ -280,7 +280,7 @@ def _first_frame(video: Path) -> VideoFrame:
 
 
 def _upright(frame: VideoFrame) -> Picture:
-    """Its picture as it is looked at, with even sides, as H.264 wants them."""
+    """The picture of a frame as players show it, with even sides, as H.264 requires."""
     picture = np.rot90(frame.to_ndarray(format="rgb24"), round(frame.rotation / 90))
     return np.ascontiguousarray(picture[: picture.shape[0] // 2 * 2, : picture.shape[1] // 2 * 2])
 

@@ -138,7 +138,7 @@ def _video_parts(video: ShownVideo | None) -> dict[str, str]:
 
 
 def _missing(video: ShownVideo, name: str) -> str:
-    """What stands in the video's place; to choose a file would not help a browser that cannot play it."""
+    """The notice in place of a video; choosing a file would not help a browser that cannot play it."""
     if video.plays:
         reason = f"{name} cannot be played: it is not where this page looks for it, or in a form that this browser "
         return _reason(reason + "does not know.") + CHOOSE

@@ -78,7 +78,7 @@ class Reduction:
 
     @property
     def table(self) -> dict[str, Any]:
-        """Its part of a recipe: the widths it keeps and a hash of the fit."""
+        """The reduction as a part of a recipe: the widths it keeps and a hash of the fit."""
         digest = hashlib.sha256()
         for name in self.means:
             digest.update(name.encode() + self.means[name].tobytes() + self.directions[name].tobytes())

@@ -115,7 +115,7 @@ class SkipPlan:
             self._settle(heapq.heappop(self._waiting))
 
     def is_settled(self, time: float | None) -> bool:
-        """Whether it is decided whether the frame at this time is needed."""
+        """Whether `needs` has a final answer for the frame at this time."""
         return not self._reliable or time is None or (self._previous is not None and time < self._previous)
 
     def needs(self, time: float | None) -> bool:

@@ -71,7 +71,7 @@ def efficientnet_lite0() -> Network:
 
 def i3d(frames: int) -> Network:
     """I3D without its classifier: sequences of `frames` 224 x 224 pictures to 1024 features."""
-    variables = _unpickle_arrays(i3d_file())
+    variables = unpickle_arrays(i3d_file())
     network = Network((frames, 224, 224), mean=127.5, scale=1 / 127.5)
 
     def unit(value: str, *path: str, stride: int = 1) -> str:
@@ -124,7 +124,8 @@ class _ArraysOnly(pickle.Unpickler):
         raise InputError(f"the weights file refers to {module}.{name}; only arrays are read from it")
 
 
-def _unpickle_arrays(path: Path) -> Any:
+def unpickle_arrays(path: Path) -> Any:
+    """Read a pickle of numpy arrays; any other object in it is refused, so that no code of the file runs."""
     return _ArraysOnly(io.BytesIO(path.read_bytes())).load()
 
 

@@ -9,7 +9,7 @@ import torch
 from densevid.events import Event
 from densevid.inference.captioner import Captioner
 from densevid.inference.confidence import Calibration, Reliability
-from densevid.inference.fitting.calibration import HeldOut, _with_captions, fit_calibration, held_out_events
+from densevid.inference.fitting.calibration import HeldOut, fit_calibration, held_out_events, with_captions
 from densevid.inference.fitting.logistic import LogisticCurve
 from densevid.inference.long_video import LongVideoCaptioner
 from densevid.inference.summary import SummaryRules
@@ -28,7 +28,7 @@ def held_out(count: int = 4_000, towards: float = 1.0) -> HeldOut:
 
 def test_both_curves_together_give_the_second_alone() -> None:
     events, proposal = held_out(), LogisticCurve(("logit",), (2.0,), 0.3)
-    (before, after), alone = _with_captions(proposal, events), events.curve()
+    (before, after), alone = with_captions(proposal, events), events.curve()
     logit, words = torch.linspace(-2, 2, 9), torch.linspace(-2, -0.5, 9)
     first = before({"logit": logit})
     together = after({"confidence": first.logit(), "log_probability": words})
@@ -39,7 +39,7 @@ def test_both_curves_together_give_the_second_alone() -> None:
 
 def test_what_contradicts_the_first_curve_leaves_it_as_it_is() -> None:
     proposal = LogisticCurve(("logit",), (2.0,), 0.3)
-    assert _with_captions(proposal, held_out(towards=-1))[0] == proposal
+    assert with_captions(proposal, held_out(towards=-1))[0] == proposal
 
 
 def test_events_of_summaries_are_right_as_often_as_their_confidence() -> None:

@@ -59,7 +59,7 @@ class ItemScores:
         return sums_by_group(self.item_sums(active_I), self.group_I[active_I], groups)
 
     def regrouped(self, index: TextIndex, group_I: Integers) -> ItemScores:
-        """The same items in other groups: only CIDEr's document frequencies change."""
+        """Score the same items in other groups: only CIDEr's document frequencies change."""
         return replace(self, group_I=group_I, cider=cider_of_items(index.sentences, self.items, group_I))
 
 

@@ -98,7 +98,7 @@ def fit_calibration(captioner: Captioner, tracks: Mapping[str, FeatureTrack], tr
     summaries = LongVideoCaptioner(captioner, summary=rules, calibration=first)
     events = held_out_events(summaries, [tracks[video] for video in videos], [truth[video] for video in videos])
     counts |= {"proposals": len(proposals.right_N), "events": len(events.right_N)}
-    proposal, event = _with_captions(first.proposal, events)
+    proposal, event = with_captions(first.proposal, events)
     return replace(first, proposal=proposal, event=event, fitted={**counts, "iou": RIGHT_IOU})
 
 
@@ -110,7 +110,7 @@ def _before_captions(proposals: HeldOut) -> Calibration:
     return Calibration(with_events.curve(), IDENTITY, proposals.actionness_curve())
 
 
-def _with_captions(proposal: LogisticCurve, events: HeldOut) -> tuple[LogisticCurve, LogisticCurve]:
+def with_captions(proposal: LogisticCurve, events: HeldOut) -> tuple[LogisticCurve, LogisticCurve]:
     """Curves of proposals and of events: the same confidence from both for a sentence of average likelihood."""
     event = events.curve()
     factor, words = event.weights
