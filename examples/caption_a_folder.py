@@ -19,6 +19,11 @@ from densevid.events import Event, write_events
 from densevid.video.inputs import find_jobs
 
 
+def counted(number: int, noun: str = "event") -> str:
+    """A number with its noun, as `1 event`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def caption_folder(
     folder: Path, *, model: str | None = None, top: int | None = None
 ) -> tuple[dict[str, list[Event]], list[str]]:
@@ -41,7 +46,7 @@ def caption_folder(
         except InputError as error:
             failures.append(named(str(job.path), error))
             continue
-        print(f"{job.video}: {len(events[job.video])} events")
+        print(f"{job.video}: {counted(len(events[job.video]))}")
         for event in events[job.video]:
             print(f"  {event.start:7.1f} to {event.end:7.1f} s  {event.score:4.0%}  {event.sentence}")
     return events, failures
@@ -61,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(line, file=sys.stderr)
     if events:
         write_events(parsed.out, events)
-        print(f"{parsed.out}: {sum(map(len, events.values()))} events of {len(events)} videos")
+        print(f"{parsed.out}: {counted(sum(map(len, events.values())))} of {counted(len(events), 'video')}")
     return exit_code(len(failures), len(failures) + len(events))
 
 

@@ -37,6 +37,7 @@ def test_every_verb_explains_itself_with_an_example(verb: str, capsys: pytest.Ca
         (["no-such-verb"], "densevid"),
         (["predict"], "densevid predict"),
         (["predict", "--no-such-flag"], "densevid predict"),
+        (["caption", "video.mp4", "--no-such-flag"], "densevid caption"),
         (["evaluate", "p.json", "--references", "r.json", "--min-seconds", "long\nish"], "densevid evaluate"),
         (["bench", "evaluate"], "densevid bench evaluate"),
     ],

@@ -63,6 +63,15 @@ class OneLineParser(argparse.ArgumentParser):
         self.words = list(args or ())
         return super().parse_known_args(args, namespace)
 
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As argparse, but for unknown flags of a verb the line points at the help of that verb."""
+        parsed, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            verb = getattr(parsed, "verb", "")
+            self.prog = f"{self.prog} {verb}".strip()
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return parsed
+
     def error(self, message: str) -> NoReturn:
         """Exit with one line: what is wrong, and where the help is."""
         files = [word for word in self.words if word.startswith("-") and os.path.isfile(word)]  # noqa: PTH113

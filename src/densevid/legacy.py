@@ -25,6 +25,8 @@ HASHED_EVENTS, HASHED_NEGATIVES = "told", "quiet"
 # Files and sources of generated no-event videos: a hash of this name decides which part of the split each belongs to.
 NO_EVENT_STEM = "quiet"
 RENAMED_VERBS = {"expect": "fit-priors"}
+# They chose METEOR's jar, whose scores are those of our own METEOR: a keyword and a flag.
+REMOVED_EVALUATION_SETTINGS = {"meteor", "--meteor"}
 RENAMED_FILES = {
     "word_prior.safetensors": "expected_words.safetensors",
     "actionness.safetensors": "happening.safetensors",
@@ -102,6 +104,13 @@ def current_calibration(table: Mapping[str, Any], where: str) -> dict[str, Any] 
             curve = {**curve, "names": [RENAMED_FEATURES.get(str(name), name) for name in names]}
         current[RENAMED_FEATURES.get(section, section)] = curve
     return current
+
+
+def current_evaluation_settings(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of an evaluation without those that are gone; reports them on one line."""
+    if gone := REMOVED_EVALUATION_SETTINGS.intersection(values):
+        report(f"{', '.join(sorted(gone))} has no effect any more: METEOR runs without Java and gives the same scores")
+    return {name: value for name, value in values.items() if name not in gone}
 
 
 def current_verb(verb: str) -> str:

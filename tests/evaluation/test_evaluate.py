@@ -20,6 +20,7 @@ from densevid.evaluation import report
 from densevid.evaluation.compare import Sample, compare, compare_samples, samples
 from densevid.evaluation.evaluate import PARTS, Evaluation, evaluate
 from densevid.evaluation.files import read_references
+from densevid.legacy import forget_reports
 
 TEXT = {"METEOR", "Bleu_1", "Bleu_2", "Bleu_3", "Bleu_4", "ROUGE_L", "CIDEr"}
 
@@ -150,6 +151,13 @@ def test_min_seconds_leaves_out_short_events_of_both_sides() -> None:
 def test_an_unknown_or_contradictory_setting_is_an_error(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         evaluate(PREDICTIONS, REFERENCES, cache=False, **settings)
+
+
+def test_the_choice_of_the_meteor_engine_of_0_1_is_accepted_with_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    forget_reports()
+    found = evaluate(PREDICTIONS, REFERENCES, cache=False, meteor="java")
+    assert found.to_dict() == evaluate(PREDICTIONS, REFERENCES, cache=False).to_dict()
+    assert capsys.readouterr().err.startswith("densevid: meteor has no effect any more")
 
 
 @pytest.mark.parametrize(

@@ -18,44 +18,44 @@ JOB: Schema = {
     "description": "A video on its way to a timeline.",
     "required": ["id", "name", "size", "state", "stage", "done", "error", "created", "position", "links"],
     "properties": {
-        "id": {"type": "string", "description": "Random. Whoever knows it may see the job and delete it."},
-        "name": {"type": "string", "description": "The name the file came with, to be shown."},
-        "size": {"type": "integer", "description": "Bytes of the file."},
+        "id": {"type": "string", "description": "Random. Whoever has it may read and delete the job."},
+        "name": {"type": "string", "description": "The name of the uploaded file, for display."},
+        "size": {"type": "integer", "description": "Size of the file in bytes."},
         "state": {"type": "string", "enum": [str(state) for state in State]},
-        "stage": {"type": "string", "enum": ["", *STAGES], "description": "What is being done, while it runs."},
-        "done": {"type": "number", "minimum": 0, "maximum": 1, "description": "How much of that stage is done."},
+        "stage": {"type": "string", "enum": ["", *STAGES], "description": "The current stage of a running job."},
+        "done": {"type": "number", "minimum": 0, "maximum": 1, "description": "Progress of the current stage."},
         "progress": {
             "type": "object",
             "additionalProperties": {"type": "number"},
-            "description": "How much of each stage is done; stages overlap.",
+            "description": "Progress of each stage; stages overlap.",
         },
-        "position": {"type": "integer", "description": "Place in the queue; 1 is next, 0 does not wait."},
-        "error": {"type": "string", "description": "What went wrong, in one line, if it failed."},
-        "created": {"type": "number", "description": "When, in seconds since 1970."},
-        "finished": {"type": ["number", "null"], "description": "When, if it is."},
-        "video": {"type": "object", "description": "Width, height, seconds and kind, once they are known."},
+        "position": {"type": "integer", "description": "Place in the queue; 1 is next, 0 is not waiting."},
+        "error": {"type": "string", "description": "Why the job failed, in one line; else empty."},
+        "created": {"type": "number", "description": "Time of the upload, in seconds since 1970."},
+        "finished": {"type": ["number", "null"], "description": "Time of the end, in seconds since 1970; null before."},
+        "video": {"type": "object", "description": "Width, height, duration and media type, once known."},
         "links": {
             "type": "object",
             "additionalProperties": {"type": "string"},
-            "description": "Where there is more: `self`, and when they are there `video`, `html`, `json`, `vtt`.",
+            "description": "Addresses: `self`; once they exist `video`, `html`, `json`, `vtt`.",
         },
     },
 }
 ERROR: Schema = {
     "type": "object",
     "required": ["error"],
-    "properties": {"error": {"type": "string", "description": "What is wrong, and what to do, in one line."}},
+    "properties": {"error": {"type": "string", "description": "What is wrong and what to do, in one line."}},
 }
 LIMITS: Schema = {
     "type": "object",
     "required": ["upload_bytes", "pixels", "seconds", "job_seconds", "waiting", "keep_seconds"],
     "properties": {
-        "upload_bytes": {"type": "integer", "description": "Of one file."},
-        "pixels": {"type": "integer", "description": "Of one picture."},
-        "seconds": {"type": "number", "description": "Of one video."},
-        "job_seconds": {"type": "number", "description": "Of work on one video, before it is stopped."},
-        "waiting": {"type": "integer", "description": "Videos that may wait."},
-        "keep_seconds": {"type": "number", "description": "For which a finished job is kept."},
+        "upload_bytes": {"type": "integer", "description": "Largest file, in bytes."},
+        "pixels": {"type": "integer", "description": "Largest frame, in pixels."},
+        "seconds": {"type": "number", "description": "Longest video, in seconds."},
+        "job_seconds": {"type": "number", "description": "Longest processing time of a video, in seconds."},
+        "waiting": {"type": "integer", "description": "Most videos in the queue."},
+        "keep_seconds": {"type": "number", "description": "How long a finished job is kept, in seconds."},
     },
 }
 SEVERAL: Schema = {
@@ -64,7 +64,7 @@ SEVERAL: Schema = {
     "properties": {"jobs": {"type": "array", "items": {"$ref": "#/components/schemas/Job"}}},
 }
 VIDEO_BODY: Schema = {"type": "string", "format": "binary"}
-ID = {"name": "id", "in": "path", "required": True, "schema": {"type": "string"}, "description": "A job's id."}
+ID = {"name": "id", "in": "path", "required": True, "schema": {"type": "string"}, "description": "The id of a job."}
 
 
 def openapi() -> Schema:
@@ -74,35 +74,35 @@ def openapi() -> Schema:
         "info": {
             "title": "densevid",
             "version": densevid.__version__,
-            "description": "Send a video, watch its job, fetch its timeline of events with a sentence each.",
+            "description": "Upload a video, poll its job, download its timeline: events with a sentence each.",
         },
         "paths": {
             "/jobs": {"post": _post_job(), "get": _get_several()},
             "/jobs/{id}": {
-                "get": _operation("How a job is doing", _json(200, "The job.", "Job"), _gone(), [ID]),
-                "delete": _operation("Stop a job and forget all of it", _empty(204, "It is gone."), _gone(), [ID]),
+                "get": _operation("Get the state of a job", _json(200, "The job.", "Job"), _gone(), [ID]),
+                "delete": _operation("Stop a job and delete its files", _empty(204, "Deleted."), _gone(), [ID]),
             },
-            "/jobs/{id}/result": {"get": _get_result([ID], "The timeline, in the format that `Accept` names first")},
-            "/jobs/{id}/result.{format}": {"get": _get_result([ID, _format()], "The timeline, in one format")},
+            "/jobs/{id}/result": {"get": _get_result([ID], "Get the timeline, in the format that `Accept` prefers")},
+            "/jobs/{id}/result.{format}": {"get": _get_result([ID, _format()], "Get the timeline, in a given format")},
             "/jobs/{id}/{file}": {"get": _get_video()},
-            "/limits": {"get": _operation("What is taken here", _json(200, "The limits.", "Limits"), {}, [])},
+            "/limits": {"get": _operation("Get the server's limits", _json(200, "The limits.", "Limits"), {}, [])},
         },
         "components": {"schemas": {"Job": JOB, "Jobs": SEVERAL, "Limits": LIMITS, "Error": ERROR}},
     }
 
 
 def _post_job() -> Schema:
-    name = _query("name", "The name to show; a form brings its own.")
+    name = _query("name", "The name for display; a form has its own.")
     errors = {
-        **_json(400, "The body is empty or not a whole form.", "Error"),
-        **_json(403, "A page of another site sent it.", "Error"),
-        **_json(408, "The sender was too slow.", "Error"),
+        **_json(400, "The body is empty, or a form that is incomplete.", "Error"),
+        **_json(403, "The request comes from a page of another site.", "Error"),
+        **_json(408, "The upload is too slow.", "Error"),
         **_json(413, "The file is larger than `/limits` allows.", "Error"),
         **_json(415, "The body is neither a video nor a form.", "Error"),
-        **_json(503, "Too many videos wait; `Retry-After` is when to try again.", "Error"),
-        **_json(507, "The disk is full.", "Error"),
+        **_json(503, "The queue is full; `Retry-After` has the time to try again.", "Error"),
+        **_json(507, "Too little disk space is left.", "Error"),
     }
-    operation = _operation("Send a video", _json(201, "The job; `Location` is its address.", "Job"), errors, [name])
+    operation = _operation("Upload a video", _json(201, "The job; `Location` has its address.", "Job"), errors, [name])
     form = {"type": "object", "properties": {"file": VIDEO_BODY}, "required": ["file"]}
     content = {"application/octet-stream": {"schema": VIDEO_BODY}, "video/*": {"schema": VIDEO_BODY}}
     body = {"required": True, "content": {**content, "multipart/form-data": {"schema": form}}}
@@ -110,29 +110,29 @@ def _post_job() -> Schema:
 
 
 def _get_several() -> Schema:
-    ids = _query("id", "A job's id; may be given up to 100 times.")
+    ids = _query("id", "The id of a job; may be given up to 100 times.")
     ids["schema"] = {"type": "array", "items": {"type": "string"}}
-    return _operation("How several jobs are doing", _json(200, "Those there are.", "Jobs"), {}, [ids])
+    return _operation("Get the states of several jobs", _json(200, "Those that exist.", "Jobs"), {}, [ids])
 
 
 def _get_result(parameters: list[Schema], summary: str) -> Schema:
     contents = {kind: {"schema": {"type": "string"}} for kind in ("text/html", "text/vtt")}
     contents["application/json"] = {"schema": {"type": "object"}}
-    answer = {"200": {"description": "A page, subtitles, or the events as data.", "content": contents}}
-    errors = {**_gone(), **_json(409, "It is not done yet, or it failed; see the error.", "Error")}
+    answer = {"200": {"description": "A page, subtitles, or the events as JSON.", "content": contents}}
+    errors = {**_gone(), **_json(409, "The job is not done yet, or it failed; see the error.", "Error")}
     ending = "result.vtt" if len(parameters) > 1 else "result"
     return {**_operation(summary, answer, errors, parameters), "x-example": f"curl {{base}}/jobs/ID/{ending}"}
 
 
 def _get_video() -> Schema:
     file = {"name": "file", "in": "path", "required": True, "schema": {"type": "string"}}
-    file["description"] = "As `links.video` has it."
+    file["description"] = "The file name in `links.video`."
     content = {"video/*": {"schema": VIDEO_BODY}}
     answer = {
-        "200": {"description": "The video as it was sent.", "content": content},
-        "206": {"description": "The part of it in `Range`.", "content": content},
+        "200": {"description": "The whole video.", "content": content},
+        "206": {"description": "The part that `Range` names.", "content": content},
     }
-    return _operation("The video itself", answer, _gone(), [ID, file])
+    return _operation("Get the video", answer, _gone(), [ID, file])
 
 
 def _operation(summary: str, answer: Schema, errors: Schema, parameters: list[Schema]) -> Schema:
@@ -149,7 +149,7 @@ def _empty(status: int, description: str) -> Schema:
 
 
 def _gone() -> Schema:
-    return _json(404, "There is no such job.", "Error")
+    return _json(404, "No such job.", "Error")
 
 
 def _query(name: str, description: str) -> Schema:
@@ -158,7 +158,13 @@ def _query(name: str, description: str) -> Schema:
 
 def _format() -> Schema:
     schema = {"type": "string", "enum": ["html", "json", "vtt"]}
-    return {"name": "format", "in": "path", "required": True, "schema": schema, "description": "The file's ending."}
+    return {
+        "name": "format",
+        "in": "path",
+        "required": True,
+        "schema": schema,
+        "description": "The suffix of the file.",
+    }
 
 
 SchemaNode = dict[str, Any]
@@ -201,7 +207,7 @@ def _operation_html(method: str, path: str, operation: SchemaNode, base: str) ->
 def _answer(answer: SchemaNode) -> str:
     named = [content["schema"].get("$ref", "") for content in answer.get("content", {}).values()]
     schema = named[0].rpartition("/")[2] if named and named[0] else ""
-    return answer["description"] + (f" Gives a `{schema}`." if schema and schema != "Error" else "")
+    return answer["description"] + (f" Returns `{schema}`." if schema and schema != "Error" else "")
 
 
 def _schema(name: str, schema: SchemaNode) -> str:

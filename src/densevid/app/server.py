@@ -113,7 +113,7 @@ class Api:
     def _job(self, request: Request) -> Job:
         job = self._jobs.get(request.path_params["id"])
         if job is None:
-            raise Refused(404, "there is no such job; it may have been deleted, or kept for long enough")
+            raise Refused(404, "no such job: it was deleted or has expired; upload the video again")
         return job
 
     def _shown(self, job: Job) -> dict[str, object]:

@@ -24,12 +24,11 @@ from typing import TYPE_CHECKING, Any
 
 from densevid.errors import InputError, report
 from densevid.io import provenance, require_writable, write_json, write_text
+from densevid.legacy import current_evaluation_settings
 
 if TYPE_CHECKING:
     from densevid.evaluation.files import EventFile
     from densevid.evaluation.result import Evaluation, Settings
-
-JAVA_IS_GONE = "--meteor has no effect any more: METEOR runs without Java and gives the same scores"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     if args.format not in FORMATS:
         raise InputError(f"unknown format {args.format!r}; choose from {', '.join(FORMATS)}")
     if args.meteor:
-        report(JAVA_IS_GONE)
+        current_evaluation_settings({"--meteor": args.meteor})
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         notes = _evaluate_and_write(args)

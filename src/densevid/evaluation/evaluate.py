@@ -19,11 +19,24 @@ from densevid.evaluation.meteor.scorer import MeteorScorer
 from densevid.evaluation.metrics.caption_index import CaptionIndex
 from densevid.evaluation.protocols import captioning, paragraph, proposals, segments, soda
 from densevid.evaluation.result import PARTS, Evaluation, Settings
+from densevid.legacy import current_evaluation_settings
 
 __all__ = ["PARTS", "Evaluation", "Settings", "evaluate", "evaluate_files", "parts_of"]
 
 
-def evaluate(predictions: Source, references: Source | Sequence[Source], **settings: Any) -> Evaluation:
+def evaluate(
+    predictions: Source,
+    references: Source | Sequence[Source],
+    *,
+    protocol: str = "2018",
+    metrics: Sequence[str] | None = None,
+    paragraphs: Sequence[Source] = (),
+    soda_metric: str = "METEOR",
+    min_seconds: float | None = None,
+    max_seconds: float | None = None,
+    cache: bool = True,
+    **unknown: Any,
+) -> Evaluation:
     """Score predicted events against references by the official protocols of dense video captioning.
 
     Args:
@@ -31,8 +44,14 @@ def evaluate(predictions: Source, references: Source | Sequence[Source], **setti
             `{"results": {video: [{"timestamp": [start, end], "sentence": text, "proposal_score": score}, ...]}}`.
         references: One file an annotator, or their content:
             `{video: {"timestamps": [[start, end], ...], "sentences": [text, ...]}}`.
-        **settings: `protocol`, `metrics`, `paragraphs`, `soda_metric`, `min_seconds`, `max_seconds` and `cache`; see
-            `densevid.evaluation.result.Settings`.
+        protocol: The captioning protocol: "2017" (the paper's), "2018" (what most papers report) or "2021".
+        metrics: The parts to score, of "captioning", "soda", "paragraph", "proposals" and "segments".
+        paragraphs: Files of reference paragraphs, `{video: text}`; by default the references' sentences, joined.
+        soda_metric: The text score inside SODA, "METEOR" or "CIDEr".
+        min_seconds: Score only events of at least this length.
+        max_seconds: Score only events of at most this length.
+        cache: Keep METEOR's results on disk between runs.
+        **unknown: Any other name is an error, but for the settings of 0.1.
 
     Returns:
         The scores of each part, with what they cover. By default captioning, SODA and paragraphs are scored, proposals
@@ -51,13 +70,13 @@ def evaluate(predictions: Source, references: Source | Sequence[Source], **setti
         >>> round(result.captioning.average()["Recall"], 3)
         0.5
     """
-    unknown = set(settings) - {field.name for field in fields(Settings)}
-    if unknown:
-        raise InputError(f"unknown setting {', '.join(sorted(unknown))}; see densevid.evaluation.result.Settings")
+    known = [field.name for field in fields(Settings)]
+    if others := current_evaluation_settings(unknown):
+        raise InputError(f"unknown setting {', '.join(sorted(others))}; there are {', '.join(known)}")
     files = [references] if isinstance(references, Path | str | Mapping) else list(references)
-    values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in settings.items()}
-    checked = Settings(**values)
-    return evaluate_files(read_predictions(predictions), [read_references(file) for file in files], checked)
+    parts = None if metrics is None else tuple(metrics)
+    settings = Settings(protocol, parts, tuple(paragraphs), soda_metric, min_seconds, max_seconds, cache)
+    return evaluate_files(read_predictions(predictions), [read_references(file) for file in files], settings)
 
 
 def evaluate_files(
