@@ -99,7 +99,7 @@ def _extract_command(recipe: FeatureRecipe) -> str:
     sampling = recipe.table.get("sampling", {})
     every = sampling.get("seconds_per_step", 0.5) if isinstance(sampling, dict) else 0.5
     rate = "" if every == 0.5 else f" --every {every:g}"
-    reduction = " --reduction THE_REDUCED_STORE" if "reduction" in recipe.table else ""
+    reduction = " --reduction MODEL_DIR" if "reduction" in recipe.table else ""
     return f"densevid extract VIDEO --out STORE --backbone {recipe.name}{rate}{reduction}"
 
 
