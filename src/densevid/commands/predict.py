@@ -94,9 +94,9 @@ def run(arguments: argparse.Namespace) -> ExitCode:
 def _finish(predictions: Predictions) -> ExitCode:
     """Report what is missing, after everything else is written."""
     if predictions.unseen:
-        report(
-            f"{predictions.unseen} of the given segments begin after all that the model reads; the last step stands in"
-        )
+        from densevid.inference.segments import unseen_text
+
+        report(unseen_text(predictions.unseen))
     if predictions.interrupted:
         raise KeyboardInterrupt
     failures = list(predictions.failures.values())

@@ -1,4 +1,4 @@
-"""Tracks in batches: grouped, padded, sent to the device; and the record of one captioned video, in steps.
+"""Batches of tracks: grouped, padded, sent to the device; and the captions they become.
 
 Videos of a batch stand side by side, zeros where one is shorter. On a GPU a batch travels on a stream of its own, from
 pinned memory, while the device works on the batch before. Half precision travels as it is stored and becomes float32 on
@@ -146,6 +146,42 @@ class DeviceBatch:
     def lengths(self) -> Lengths:
         """Of every video."""
         return Lengths(*self.lengths_3B)
+
+
+@dataclass(frozen=True)
+class PendingCaptions:
+    """The captions of a batch on their way from the device: one row an event, in the order of videos.
+
+    Attributes:
+        clocks: The clock of each video.
+        steps: How many steps were read of each video.
+        arrived: When the tensors are on the host; None where they are there.
+        video_P: The row of each event's video.
+        anchor_P: The number of its anchor.
+        score_P: The score it was selected by.
+        network_P: The network's own score.
+        reported_P2: Its interval in steps.
+        words_PL: Its sentence.
+        log_probability_P: The mean log-probability of a word.
+        mask_PT: Its mask, if requested.
+    """
+
+    clocks: list[Clock]
+    steps: list[int]
+    arrived: torch.cuda.Event | None
+    video_P: Tensor
+    anchor_P: Tensor
+    score_P: Tensor
+    network_P: Tensor
+    reported_P2: Tensor
+    words_PL: Tensor
+    log_probability_P: Tensor
+    mask_PT: Tensor | None = None
+
+    @property
+    def events(self) -> int:
+        """How many events are captioned."""
+        return len(self.video_P)
 
 
 class DeviceUploader:

@@ -9,10 +9,10 @@ events and their words, nearly all of the work, are computed in the precision th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, cached_property
 from itertools import chain, pairwise
 from pathlib import Path
@@ -31,19 +31,20 @@ from densevid.inference.batches import (
     DeviceBatch,
     DeviceUploader,
     ModelInput,
+    PendingCaptions,
     require_numbers,
 )
 from densevid.inference.compat import behavior_of
 from densevid.inference.confidence import Calibration
 from densevid.inference.generator import GeneratorLimits, build_generators
-from densevid.inference.nms import Choose, Selection
-from densevid.inference.proposals import ProposalBatch, event_masks
+from densevid.inference.nms import Choose
+from densevid.inference.proposals import ProposalBatch, ProposedBatch, event_masks
 from densevid.inference.reranking import EventFeatures, Sentences, rerank
 from densevid.inference.search import Beams
 from densevid.inference.stage_times import Stages
 from densevid.inference.windows import exceeds
 from densevid.progress import ProgressCallback, no_progress
-from densevid.tracks import Clock, FeatureTrack
+from densevid.tracks import FeatureTrack
 
 Segments = Sequence[tuple[float, float]]
 Precision = Literal["float32", "bfloat16", "float16"]
@@ -59,58 +60,6 @@ def float32_products(*, exact: bool) -> Iterator[None]:
         yield
     finally:
         convolutions.allow_tf32, products.allow_tf32 = before
-
-
-@dataclass(frozen=True)
-class ProposedBatch:
-    """Videos of a batch, encoded and proposed in, and the selection of proposals that is to be captioned.
-
-    What it holds may be overwritten by the next `Captioner.propose`; `rows` copies all but the features, which
-    `Captioner.with_features` brings back.
-    """
-
-    clocks: list[Clock]
-    steps: list[int]
-    uploaded: DeviceBatch | None
-    found: ProposalBatch
-    selection: Selection
-
-    def rows(self, rows: Sequence[int], *, layers: bool = True) -> ProposedBatch:
-        """Some of its videos, copied without features and, unless `layers`, without the layers of the memory."""
-        row_R = torch.tensor(rows, dtype=torch.long, device=self.selection.kept_BK.device)
-        return ProposedBatch(
-            [self.clocks[row] for row in rows],
-            [self.steps[row] for row in rows],
-            None,
-            self.found.rows(row_R, layers=layers),
-            self.selection.mapped(lambda values: values[row_R]),
-        )
-
-    @property
-    def kept_bytes(self) -> int:
-        """The memory it takes, about."""
-        video, proposals = self.found.video, self.found.proposals
-        tensors = (video.embedded_BTD, *video.memory.layers, proposals.offsets_BA2)
-        return sum(values.nbytes for values in tensors)
-
-
-@dataclass(frozen=True)
-class PendingCaptions:
-    """The captions of a batch on their way from the device; `arrived` is when they are there.
-
-    Columns, one row an event: video, anchor, score, the network's score, interval, words, their log-probability and, if
-    requested, mask. `steps` are those read of each video.
-    """
-
-    clocks: list[Clock]
-    steps: list[int]
-    columns: list[Tensor]
-    arrived: torch.cuda.Event | None
-
-    @property
-    def events(self) -> int:
-        """How many events are captioned."""
-        return len(self.columns[0])
 
 
 class Captioner:
@@ -236,18 +185,19 @@ class Captioner:
             mask_PT = cache(lambda: self._masks(found, video_P, anchor_P))
             beams = self.caption_generator.caption_proposals(found, video_P, anchor_P, mask_PT, on_progress)
             sentences = self._best(beams, uploaded, video_P, mask_PT)
-            columns = (
-                video_P,
-                anchor_P,
-                score_P,
-                network_P,
-                reported_P2,
-                sentences.words_PL,
-                sentences.log_probability_P,
-                *([mask_PT()] if masks else []),
-            )
+            columns = {
+                "video_P": video_P,
+                "anchor_P": anchor_P,
+                "score_P": score_P,
+                "network_P": network_P,
+                "reported_P2": reported_P2,
+                "words_PL": sentences.words_PL,
+                "log_probability_P": sentences.log_probability_P,
+                **({"mask_PT": mask_PT()} if masks else {}),
+            }
         with self.stages("download"):
-            return PendingCaptions(batch.clocks, batch.steps, *_downloaded(columns))
+            on_host, arrived = _downloaded(columns)
+            return PendingCaptions(batch.clocks, batch.steps, arrived, **on_host)
 
     def collect(self, pending: Iterable[PendingCaptions]) -> Iterator[CaptionedVideo]:
         """Captions as text, video by video; while a GPU works on a batch, the words of the one before become text."""
@@ -323,14 +273,13 @@ class Captioner:
         if captions.arrived is not None:
             captions.arrived.synchronize()
         with self.stages("text"):
-            video_P, anchor_P, score_P, network_P, reported_P2, words_PL, log_P, *masks = captions.columns
-            require_numbers(log_P, self.precision)
-            sentences = self.detokenize(words_PL)
-            ends = torch.bincount(video_P, minlength=len(captions.clocks)).cumsum(0).tolist()
-            anchors = anchor_P.numpy().copy()  # a view would keep the pinned memory
-            score, network, reported, log = (
-                column.numpy().astype(np.float64) for column in (score_P, network_P, reported_P2, log_P)
-            )
+            require_numbers(captions.log_probability_P, self.precision)
+            sentences = self.detokenize(captions.words_PL)
+            ends = torch.bincount(captions.video_P, minlength=len(captions.clocks)).cumsum(0).tolist()
+            anchors = captions.anchor_P.numpy().copy()  # a view would keep the pinned memory
+            numbers = (captions.score_P, captions.network_P, captions.reported_P2, captions.log_probability_P)
+            score, network, reported, log = (column.numpy().astype(np.float64) for column in numbers)
+            mask_PT = captions.mask_PT
         for video, own in enumerate(slice(*pair) for pair in pairwise([0, *ends])):
             yield CaptionedVideo(
                 clock=captions.clocks[video],
@@ -341,9 +290,9 @@ class Captioner:
                 reported_P2=reported[own],
                 log_probability_P=log[own],
                 sentences=sentences[own],
-                masks=[
-                    row_T[: captions.steps[video]].float().numpy().copy() for mask_PT in masks for row_T in mask_PT[own]
-                ],
+                masks=[]
+                if mask_PT is None
+                else [row_T[: captions.steps[video]].float().numpy().copy() for row_T in mask_PT[own]],
             )
 
     @torch.inference_mode()
@@ -366,11 +315,11 @@ class Captioner:
         return [[Event(start, end, next(texts)) for start, end in spans] for spans in segments]
 
 
-def _downloaded(columns: Sequence[Tensor]) -> tuple[list[Tensor], torch.cuda.Event | None]:
+def _downloaded(columns: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], torch.cuda.Event | None]:
     """Tensors on the host, and the CUDA event after which their numbers are there."""
-    if not columns[0].is_cuda:
-        return [column.cpu() for column in columns], None
-    arriving = [column.to("cpu", non_blocking=True) for column in columns]
+    if not columns["video_P"].is_cuda:
+        return {name: column.cpu() for name, column in columns.items()}, None
+    arriving = {name: column.to("cpu", non_blocking=True) for name, column in columns.items()}
     arrived = torch.cuda.Event()
     arrived.record()
     return arriving, arrived

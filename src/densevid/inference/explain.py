@@ -19,7 +19,6 @@ from torch import Tensor, nn
 from densevid.checkpoint import LoadedModel
 from densevid.data.vocabulary import EOS, INIT
 from densevid.events import Event
-from densevid.inference.captioner import ProposedBatch
 from densevid.inference.explain_window import (
     GIVEN,
     Candidates,
@@ -29,6 +28,7 @@ from densevid.inference.explain_window import (
     confident_and_unsure,
     windows_read,
 )
+from densevid.inference.proposals import ProposedBatch
 from densevid.inference.reranking import EventFeatures, rerank
 from densevid.inference.search import search
 from densevid.model.attention import MultiHeadAttention

@@ -17,9 +17,9 @@ from torch import Tensor
 from densevid.checkpoint import LoadedModel
 from densevid.errors import InputError
 from densevid.events import Event
-from densevid.inference.captioner import ProposedBatch
 from densevid.inference.compat import behavior_of
 from densevid.inference.nms import SHORTEST, WHOLE_VIDEO, Lengths
+from densevid.inference.proposals import ProposedBatch
 from densevid.inference.rescoring import refine_boundaries, similarity_space
 from densevid.inference.windows import Windows, cut
 from densevid.intervals import suppress, temporal_iou

@@ -18,8 +18,8 @@ import numpy as np
 import torch
 
 from densevid.events import Event
-from densevid.inference.batches import CaptionedVideo, ModelInput, ModelInputs
-from densevid.inference.captioner import Captioner, PendingCaptions, ProposedBatch
+from densevid.inference.batches import CaptionedVideo, ModelInput, ModelInputs, PendingCaptions
+from densevid.inference.captioner import Captioner
 from densevid.inference.confidence import (
     Calibration,
     RunningTotal,
@@ -29,6 +29,7 @@ from densevid.inference.confidence import (
     running_totals,
 )
 from densevid.inference.nms import WHOLE_VIDEO, Selection
+from densevid.inference.proposals import ProposedBatch
 from densevid.inference.summary import SummaryRules, choose
 from densevid.inference.windows import Windows, merge
 from densevid.progress import ProgressCallback, no_progress

@@ -9,7 +9,7 @@ video, which shifts the numbers of every kernel size but the first; those shared
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -24,6 +24,7 @@ from densevid.model.anchors import AnchorGrid
 from densevid.model.masked_transformer import EncodedVideo, MaskedTransformer
 from densevid.model.priors import WordPrior
 from densevid.model.proposal_decoder import Proposals
+from densevid.tracks import Clock
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,39 @@ class ProposalBatch:
             numbers=None if numbers is None else replace(numbers, own_BK=numbers.own_BK[row_R]),
             graph_sizes=None,
         )
+
+
+@dataclass(frozen=True)
+class ProposedBatch:
+    """Videos of a batch, encoded and proposed in, and the selection of proposals that is to be captioned.
+
+    What it holds may be overwritten by the next `Captioner.propose`; `rows` copies all but the features, which
+    `Captioner.with_features` brings back.
+    """
+
+    clocks: list[Clock]
+    steps: list[int]
+    uploaded: DeviceBatch | None
+    found: ProposalBatch
+    selection: Selection
+
+    def rows(self, rows: Sequence[int], *, layers: bool = True) -> ProposedBatch:
+        """Some of its videos, copied without features and, unless `layers`, without the layers of the memory."""
+        row_R = torch.tensor(rows, dtype=torch.long, device=self.selection.kept_BK.device)
+        return ProposedBatch(
+            [self.clocks[row] for row in rows],
+            [self.steps[row] for row in rows],
+            None,
+            self.found.rows(row_R, layers=layers),
+            self.selection.mapped(lambda values: values[row_R]),
+        )
+
+    @property
+    def kept_bytes(self) -> int:
+        """The memory it takes, about."""
+        video, proposals = self.found.video, self.found.proposals
+        tensors = (video.embedded_BTD, *video.memory.layers, proposals.offsets_BA2)
+        return sum(values.nbytes for values in tensors)
 
 
 class ProposalGenerator:

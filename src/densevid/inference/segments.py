@@ -52,6 +52,11 @@ def unseen(captioner: Captioner, track: FeatureTrack | ModelInput, segments: Seg
     return int((track.clock.steps(np.asarray([start for start, _ in segments])) >= steps).sum())
 
 
+def unseen_text(count: int) -> str:
+    """A line of warning about `unseen` spans."""
+    return f"{count} of the given segments begin after all that the model reads; the last step stands in"
+
+
 def _parts(captioner: Captioner, track: FeatureTrack | ModelInput, segments: Segments) -> list[Part]:
     """The video with all its spans or, of a long one, a window for each span, with the span in its time."""
     if not segments or not captioner.is_long(track):

@@ -32,8 +32,8 @@ from densevid.video.inputs import local_path, stem_of
 
 if TYPE_CHECKING:
     from densevid.data.sources import FeatureSource
-    from densevid.inference.captioner import ProposedBatch
     from densevid.inference.explain import Explanation
+    from densevid.inference.proposals import ProposedBatch
     from densevid.tracks import FeatureTrack
 
 MOST_MASKS = 100  # a dense list has hundreds of events, and a page with the masks of all would be large
@@ -221,11 +221,11 @@ class VideoCaptioner(LazyModel):
         if request.segments is None:
             events, detections, kept = self._detected(track, request, on_progress, keep=explain)
         else:
+            from densevid.inference.segments import unseen_text
+
             events, detections, unseen = self._given(track, request.segments)
             if unseen:
-                notes.append(
-                    f"{unseen} of the given segments begin after all that the model reads; the last step stands in"
-                )
+                notes.append(unseen_text(unseen))
         if cut:
             are = "is" if cut == 1 else "are"
             notes.append(f"{cut} of the given segments {are} cut at its end, {duration:.1f} s")
