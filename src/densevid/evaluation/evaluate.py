@@ -70,13 +70,23 @@ def evaluate(
         >>> round(result.captioning.average()["Recall"], 3)
         0.5
     """
-    known = [field.name for field in fields(Settings)]
-    if others := current_evaluation_settings(unknown):
-        raise InputError(f"unknown setting {', '.join(sorted(others))}; there are {', '.join(known)}")
-    files = [references] if isinstance(references, Path | str | Mapping) else list(references)
+    _refuse_unknown(unknown)
     parts = None if metrics is None else tuple(metrics)
     settings = Settings(protocol, parts, tuple(paragraphs), soda_metric, min_seconds, max_seconds, cache)
-    return evaluate_files(read_predictions(predictions), [read_references(file) for file in files], settings)
+    return evaluate_files(read_predictions(predictions), _read_all(references), settings)
+
+
+def _refuse_unknown(settings: Mapping[str, Any]) -> None:
+    """Raise on settings that are not those of 0.1, which have no effect any more."""
+    if others := current_evaluation_settings(settings):
+        known = ", ".join(field.name for field in fields(Settings))
+        raise InputError(f"unknown setting {', '.join(sorted(others))}; there are {known}")
+
+
+def _read_all(references: Source | Sequence[Source]) -> list[EventFile]:
+    """One annotator's references, or those of several."""
+    files = [references] if isinstance(references, Path | str | Mapping) else list(references)
+    return [read_references(file) for file in files]
 
 
 def evaluate_files(
