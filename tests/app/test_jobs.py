@@ -168,7 +168,7 @@ def test_removing_stops_and_deletes(tmp_path: Path, video: Path) -> None:
     ("limits", "error"),
     [
         ({"pixels": 1000}, "its pictures are 192 x 128; the most taken here is 1,000 pixels"),
-        ({"seconds": 0.5}, "it is longer than the 0 s that are taken here"),
+        ({"seconds": 0.5}, "it is longer than the limit of 0 s"),
     ],
 )
 def test_too_much_of_a_video_is_refused(tmp_path: Path, video: Path, limits: dict[str, Any], error: str) -> None:

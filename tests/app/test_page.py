@@ -122,7 +122,7 @@ def test_a_real_video_becomes_a_timeline_that_seeks(visit: Callable[[str], Page]
         page.set_input_files("#choose", video)
         bar = card(page, video.name, "running").locator("[role=progressbar]")
         assert video.name in bar.get_attribute("aria-label")
-        expect(bar).to_have_attribute("aria-valuetext", "Reading the pictures")
+        expect(bar).to_have_attribute("aria-valuetext", "Decoding frames")
         go.touch()
         page.locator("#viewer").wait_for()  # it opens by itself: it is the only one
         assert len(page.evaluate("statuses")) >= 4, "the progress moved"
@@ -188,7 +188,7 @@ def test_each_bad_file_has_its_reason_and_no_name_becomes_markup(
         reasons = {
             "notes.txt": "Not a video (no format is recognised)",
             "empty.mp4": "The file is empty.",
-            "huge.mp4": "The file is larger than the 1 MB that are taken here.",
+            "huge.mp4": "The file is larger than the limit of 1 MB.",
         }
         for name, reason in reasons.items():
             expect(card(page, name, "failed").locator(".card-status")).to_contain_text(reason)

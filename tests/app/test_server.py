@@ -144,7 +144,7 @@ def test_what_is_refused_gets_an_answer_and_leaves_nothing(
 def test_the_limit_holds_for_a_body_of_unknown_length(server: Running) -> None:
     before = folders(server)
     answer = server.ask("POST", "/jobs", iter([b"x" * 65536] * 64), **VIDEO)  # sent in chunks
-    assert "larger than the 1 MB" in check(answer, 413, "Error")["error"]
+    assert "larger than the limit of 1 MB" in check(answer, 413, "Error")["error"]
     assert folders(server) == before
 
 

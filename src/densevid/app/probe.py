@@ -30,7 +30,7 @@ def probe(path: Path, most_pixels: int, most_seconds: float) -> dict[str, object
             raise InputError(f"its pictures are {width} x {height}; the most taken here is {most_pixels:,} pixels")
         seconds = max(declared_seconds(container, stream) or 0.0, _measured_seconds(container, stream, most_seconds))
         if seconds > most_seconds:
-            raise InputError(f"it is longer than the {duration(most_seconds)} that are taken here")
+            raise InputError(f"it is longer than the limit of {duration(most_seconds)}")
         ending, media_type = media_kind(container, stream) or OTHERS
         return {
             "width": width,

@@ -97,7 +97,7 @@ class Api:
         if format not in FORMATS:
             raise Refused(404, f"there is no result.{format[:20]}; there is result.{', result.'.join(FORMATS)}")
         if job.state is not State.DONE:
-            raise Refused(409, job.error or f"it is not done yet, it is {job.state}")
+            raise Refused(409, job.error or f"the job is not done yet, it is {job.state}")
         headers = {"vary": "accept"} | ({"content-security-policy": TIMELINE} if format == "html" else {})
         return FileResponse(job.result(format), media_type=RESULT_TYPES[format], headers=headers)
 

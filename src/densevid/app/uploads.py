@@ -77,7 +77,7 @@ async def save_body(request: Request, path: Path, limits: Limits) -> tuple[str, 
 
 def too_large(limits: Limits) -> Refused:
     """The refusal of a file beyond the limit."""
-    return Refused(413, f"the file is larger than the {limits.upload_bytes / MEGABYTE:,.0f} MB that are taken here")
+    return Refused(413, f"the file is larger than the limit of {limits.upload_bytes / MEGABYTE:,.0f} MB")
 
 
 def no_room() -> Refused:
@@ -96,7 +96,7 @@ async def _blocks(request: Request, limits: Limits) -> AsyncIterator[bytes]:
         except StopAsyncIteration:
             return
         except TimeoutError:
-            raise Refused(408, "the upload was too slow and was given up") from None
+            raise Refused(408, "the upload was too slow and was stopped") from None
         if block:
             yield block
 

@@ -180,7 +180,7 @@ async function route() {
   const entry = entryOf(id) ?? (await ask(id));
   if (entry?.state === "done") return showTimeline(entry);
   showHome();
-  if (!entry) trouble("There is no such video here any more.");
+  if (!entry) trouble("This video is no longer here.");
   poll();
 }
 

@@ -4,8 +4,8 @@ import { size } from "./uploads.js";
 
 const STAGES = [
   ["upload", "Uploading", 2, 255],
-  ["check", "Looking at the file", 0.5, 215],
-  ["decode", "Reading the pictures", 2, 160],
+  ["check", "Checking the file", 0.5, 215],
+  ["decode", "Decoding frames", 2, 160],
   ["features", "Computing features", 5, 50],
   ["events", "Finding events", 1.2, 20],
   ["sentences", "Writing sentences", 2, 320],
@@ -27,9 +27,9 @@ function percent(entry) {
 
 export function status(entry) {
   const share = (done) => (done > 0 ? ` · ${Math.round(100 * done)} %` : "");
-  if (entry.state === "held") return "Waiting: the queue is full, it is sent when a place is free";
+  if (entry.state === "held") return "Waiting to upload: the queue is full";
   if (entry.state === "uploading") return entry.done >= 1 ? "Sent" : `Uploading${share(entry.done)}`;
-  if (entry.state === "queued") return entry.position > 1 ? `Waiting, number ${entry.position}` : "Waiting, it is next";
+  if (entry.state === "queued") return entry.position > 1 ? `Waiting, number ${entry.position} in the queue` : "Waiting, next in the queue";
   if (entry.state === "running") {
     const [, doing] = STAGES.find(([name]) => name === entry.stage) ?? ["", "Working"];
     return `${doing}${share(entry.done)}`;

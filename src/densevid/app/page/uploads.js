@@ -23,7 +23,7 @@ export function send(file, limit, onChange) {
 
 function unfit(file, limit) {
   if (file.size === 0) return "The file is empty.";
-  if (limit && file.size > limit) return `The file is larger than the ${size(limit)} that are taken here.`;
+  if (limit && file.size > limit) return `The file is larger than the limit of ${size(limit)}.`;
   return "";
 }
 

@@ -21,7 +21,7 @@ const percent = (seconds) => `${(100 * seconds) / SECONDS}%`;
 function drawLanes() {
   track.append(ruler, ribbon);
   for (const name of new Set(events.map((event) => event.group))) track.append(drawGroup(name));
-  if (!events.length) track.append(make("p", "no-lanes", "Nothing here that the model is confident about"));
+  if (!events.length) track.append(make("p", "no-lanes", "No event that the model is confident about"));
   track.append(playhead);
   ribbon.hidden = events.every((event) => event.mask.length === 0);
 }
