@@ -58,6 +58,15 @@ def test_a_row_has_the_submission_form() -> None:
     assert event.seconds == 1.5
 
 
+def test_what_is_known_of_a_sentence_goes_round(tmp_path: Path) -> None:
+    event = Event(1, 2, "someone is cooking", 0.5, 0.7, "a woman is making a cake", True, "small")
+    write_events(tmp_path / "events.json", {"v": [event, Event(2, 3, "", 0.4, 0.1, "a dog")]})
+    assert read_events(tmp_path / "events.json") == {"v": [event, Event(2, 3, "", 0.4, 0.1, "a dog")]}
+    extra = {"sentence_score": 0.7, "full_sentence": "a woman is making a cake", "shortened": True}
+    assert extra.items() <= event.as_row().items()
+    assert "shortened" not in Event(2, 3, "", 0.4, 0.1, "a dog").as_row()
+
+
 def test_half_a_surrogate_pair_can_be_written(tmp_path: Path) -> None:
     """JSON allows it and UTF-8 does not; an id read from one file must not keep another from being written."""
     path = tmp_path / "events.json"

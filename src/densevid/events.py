@@ -1,19 +1,22 @@
 """Event, for annotations and predictions alike, and event files.
 
 An event file has ActivityNet's submission form:
-`{"version", "results": {video: [{"sentence", "timestamp": [start, end], "proposal_score"}]}, "external_data"}`.
+`{"version", "results": {video: [{"sentence", "timestamp": [start, end], "proposal_score"}]}, "external_data"}`. An
+event may also have `sentence_score`, `full_sentence`, `shortened` and `sentence_model`; they are written where known.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from densevid.errors import InputError
 from densevid.io import read_json, write_json
+
+SENTENCE_FIELDS = ("sentence_score", "full_sentence", "shortened", "sentence_model")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +31,12 @@ class Event:
     Attributes:
         start: Start in seconds.
         end: End in seconds, after the start.
-        sentence: The description.
+        sentence: The description that is shown; empty where a captioner abstains.
         score: Confidence of a prediction; 1 for an annotation.
+        sentence_score: Confidence in the sentence; None if it is not known.
+        full_sentence: The description before it was shortened or left out; None if `sentence` is all there is.
+        shortened: Whether `sentence` was shortened.
+        sentence_model: The name of the model that wrote the sentence, if it is not the one that found the event.
 
     Raises:
         InputError: The times are negative, reversed or not finite, or the score is not finite.
@@ -39,12 +46,18 @@ class Event:
     end: float
     sentence: str
     score: float = 1.0
+    sentence_score: float | None = field(default=None, repr=False)
+    full_sentence: str | None = field(default=None, repr=False)
+    shortened: bool = field(default=False, repr=False)
+    sentence_model: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if not (0 <= self.start < self.end < math.inf):
             raise InputError(f"an event must satisfy 0 <= start < end, got {self.start}, {self.end}")
         if not math.isfinite(self.score):
             raise InputError(f"the score of an event must be a finite number, got {self.score}")
+        if self.sentence_score is not None and not math.isfinite(self.sentence_score):
+            raise InputError(f"the sentence_score of an event must be a finite number, got {self.sentence_score}")
 
     @property
     def seconds(self) -> float:
@@ -58,7 +71,9 @@ class Event:
 
     def as_row(self) -> dict[str, Any]:
         """The event as one entry of an event file."""
-        return {"sentence": self.sentence, "timestamp": [self.start, self.end], "proposal_score": self.score}
+        row = {"sentence": self.sentence, "timestamp": [self.start, self.end], "proposal_score": self.score}
+        known = {name: value for name in SENTENCE_FIELDS if (value := getattr(self, name)) not in (None, False)}
+        return row | known
 
 
 def write_events(
@@ -108,9 +123,17 @@ def _events_of(where: str, rows: Any) -> Iterable[Event]:
     for index, row in enumerate(rows):
         try:
             start, end = row["timestamp"]
-            yield Event(float(start), float(end), str(row["sentence"]), float(row.get("proposal_score", 1.0)))
+            score = float(row.get("proposal_score", 1.0))
+            yield Event(float(start), float(end), str(row["sentence"]), score, *_sentence_fields(row))
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise InputError(f"{where}: event {index}: {_reason(error)} in {row!r:.80}") from error
+
+
+def _sentence_fields(row: Mapping[str, Any]) -> tuple[float | None, str | None, bool, str | None]:
+    """The values of `SENTENCE_FIELDS`."""
+    score, full, shortened, model = (row.get(name) for name in SENTENCE_FIELDS)
+    own_score = None if score is None else float(score)
+    return own_score, None if full is None else str(full), shortened is True, None if model is None else str(model)
 
 
 def _reason(error: Exception) -> str:

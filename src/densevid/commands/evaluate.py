@@ -6,10 +6,11 @@
   densevid evaluate ours.json --references val_1.json val_2.json --compare theirs.json --per-video ours.csv
   densevid evaluate predictions.json --references val_1.json --metrics proposals --plot recall.png
   densevid evaluate predictions.json --references val_1.json val_2.json --min-seconds 50
+  densevid evaluate captions.json --references clips.json:val --metrics support,segments
 
 Without --metrics: captioning, soda and paragraph; proposals if every event has a "proposal_score"; segments if every
-event has the times of a reference event. Tables show scores x 100; --json writes fractions at full precision.
-docs/evaluation.md defines each number.
+event has the times of a reference event; support only if it is named. Tables show scores x 100; --json writes fractions
+at full precision. docs/evaluation.md defines each number.
 """
 
 from __future__ import annotations
@@ -35,11 +36,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of the verb."""
     add = parser.add_argument
     add("predictions", help="event file in ActivityNet's submission form")
-    add("--references", nargs="+", required=True, metavar="FILE", help="one file an annotator")
+    add("--references", nargs="+", required=True, metavar="FILE", help="one file an annotator, or clips.json:SPLIT")
     add("--protocol", default="2018", help="2017 (the paper's), 2018 (default; what most report) or 2021")
-    add("--metrics", metavar="PART,...", help="captioning, soda, paragraph, proposals, segments")
+    add("--metrics", metavar="PART,...", help="captioning, soda, paragraph, proposals, segments, support")
     add("--paragraphs", nargs="+", default=[], metavar="FILE", help="reference paragraphs, {video: text}")
     add("--soda-metric", default="METEOR", metavar="NAME", help="text score inside SODA: METEOR (default) or CIDEr")
+    add("--confidence", default="sentence_score", metavar="FIELD", help="of support: an event's field that ranks it")
     add("--min-seconds", type=float, metavar="S", help="only events of at least S seconds")
     add("--max-seconds", type=float, metavar="S", help="only events of at most S seconds")
     add("--compare", metavar="FILE", help="another event file: 95%% bootstrap intervals and a paired test")
@@ -71,7 +73,7 @@ def _evaluate_and_write(args: argparse.Namespace) -> list[str]:
     """Return warnings."""
     from densevid.evaluation.compare import compare, comparison_table, not_compared
     from densevid.evaluation.evaluate import evaluate_files
-    from densevid.evaluation.files import read_predictions, read_references
+    from densevid.evaluation.files import read_predictions, read_references, split_of
     from densevid.evaluation.meteor.scorer import MeteorScorer
     from densevid.evaluation.report import coverage_table, score_tables, show
 
@@ -92,7 +94,8 @@ def _evaluate_and_write(args: argparse.Namespace) -> list[str]:
         tables.append(comparison_table((predictions.name, other.name), comparisons))
         covered.append(coverage_table(second.coverage, f"coverage of {other.name}"))
         notes = list(dict.fromkeys([*notes, *second.coverage.warnings, *(f"not compared: {note}" for note in alone)]))
-    inputs = [args.predictions, *args.references, *args.paragraphs, *([args.compare] if args.compare else [])]
+    inputs = [args.predictions, *(split_of(file)[0] for file in args.references), *args.paragraphs]
+    inputs += [args.compare] if args.compare else []
     content["provenance"] = provenance(inputs=inputs, settings=asdict(settings))
     _write(args, evaluation, content)
     show(tables, args.format)
@@ -118,11 +121,11 @@ def _require_outputs(args: argparse.Namespace, settings: Settings, predictions: 
 
 
 def _settings(args: argparse.Namespace) -> Settings:
-    from densevid.evaluation.result import Settings
+    from densevid.evaluation.result import PARTS, Settings
 
     metrics = None if args.metrics is None else tuple(part.strip() for part in args.metrics.split(",") if part.strip())
     if metrics == ():
-        raise InputError("--metrics names no part; choose from captioning, soda, paragraph, proposals, segments")
+        raise InputError(f"--metrics names no part; choose from {', '.join(PARTS)}")
     return Settings(
         protocol=args.protocol,
         metrics=metrics,
@@ -131,6 +134,7 @@ def _settings(args: argparse.Namespace) -> Settings:
         min_seconds=args.min_seconds,
         max_seconds=args.max_seconds,
         cache=not args.no_cache,
+        confidence=args.confidence,
     )
 
 

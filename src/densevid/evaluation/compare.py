@@ -19,6 +19,7 @@ from densevid.evaluation.protocols.paragraph import ParagraphScores
 from densevid.evaluation.protocols.proposals import ProposalScores
 from densevid.evaluation.protocols.segments import SegmentScores
 from densevid.evaluation.protocols.soda import NAMES, SodaScores
+from densevid.evaluation.protocols.support import SupportScores
 from densevid.evaluation.report import Table, percent
 from densevid.evaluation.result import Evaluation
 
@@ -121,6 +122,8 @@ def samples(evaluation: Evaluation) -> Iterator[Sample]:
         yield from _of_proposals("pooled", evaluation.proposals.pooled)
     if evaluation.segments:
         yield from _of_segments(evaluation.segments)
+    if evaluation.support:
+        yield from _of_support(evaluation.support)
 
 
 def _of_captioning(scores: CaptioningScores) -> Iterator[Sample]:
@@ -158,6 +161,13 @@ def _of_segments(scores: SegmentScores) -> Iterator[Sample]:
     for name in TEXT_METRICS:
         yield Sample(f"segments micro {name}", scores.videos, scores.micro_VS, _corpus_score(name))
         yield Sample(f"segments macro {name}", scores.videos, _with_count(per_video[name]), _mean_of_ratios)
+
+
+def _of_support(scores: SupportScores) -> Iterator[Sample]:
+    counts = scores.per_video()
+    events_V, shown_V, supported_V = (counts[f"support_{name}"] for name in ("events", "shown", "supported"))
+    yield Sample("support", scores.videos, np.column_stack([supported_V, shown_V]), _mean_of_ratios)
+    yield Sample("support coverage", scores.videos, np.column_stack([shown_V, events_V]), _mean_of_ratios)
 
 
 def _corpus_score(name: str) -> Callable[[Floats], Floats]:

@@ -22,6 +22,7 @@ from densevid.evaluation.files import Booleans, EventFile, Integers, union_of_vi
 from densevid.evaluation.protocols.captioning import MOST_EVENTS
 from densevid.evaluation.protocols.paragraph import ParagraphFile, lacks_prefix, prefix_notes
 from densevid.evaluation.protocols.segments import SegmentScores
+from densevid.evaluation.protocols.support import FEW_ANNOTATORS, SupportScores
 
 Sides = tuple[EventFile, Sequence[EventFile]]  # predictions and references
 UNMATCHED_SHARE = 0.5  # a larger share of segments or predictions without a counterpart is worth a warning
@@ -178,6 +179,20 @@ def with_segments(coverage: Coverage, segments: SegmentScores) -> Coverage:
     return replace(coverage, segments=counts, warnings=[*coverage.warnings, *notes])
 
 
+def with_support(coverage: Coverage, support: SupportScores) -> Coverage:
+    """Warn about segments of few annotators, and about events that no annotator described."""
+    few, segments = int(support.segments["few_annotators"]), int(support.segments["segments"])
+    events = len(support.groups["shown"].shown_E)
+    notes = [
+        (few, f"support: {few} of {segments} segments have fewer than {FEW_ANNOTATORS} sentences; it needs about 20"),
+        (
+            support.without_segment,
+            f"support: {support.without_segment} of {events} events overlap no segment and are not supported",
+        ),
+    ]
+    return replace(coverage, warnings=[*coverage.warnings, *(note for count, note in notes if count)])
+
+
 def with_paragraphs(coverage: Coverage, scored: Sides, files: Sequence[ParagraphFile]) -> Coverage:
     """Add the paragraph files, the videos that only one side has, and every repair of names."""
     predictions, references = scored
@@ -202,9 +217,9 @@ def with_paragraphs(coverage: Coverage, scored: Sides, files: Sequence[Paragraph
 def _sentence_rates(predictions: EventFile) -> tuple[float, float]:
     """The share of events whose sentence stands earlier in the same video, and of different sentences among all."""
     pairs = [
-        (video, event["sentence"])
+        (video, sentence)
         for video, event in zip(predictions.video_E.tolist(), predictions.raw, strict=True)
-        if isinstance(event.get("sentence"), str)
+        if isinstance(sentence := event.get("full_sentence") or event.get("sentence"), str)
     ]
     if not pairs:
         return 0.0, 0.0

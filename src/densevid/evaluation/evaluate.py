@@ -13,11 +13,18 @@ from pathlib import Path
 from typing import Any
 
 from densevid.errors import InputError
-from densevid.evaluation.coverage import report_coverage, restrict, with_paragraphs, with_segments, with_subset
+from densevid.evaluation.coverage import (
+    report_coverage,
+    restrict,
+    with_paragraphs,
+    with_segments,
+    with_subset,
+    with_support,
+)
 from densevid.evaluation.files import EventFile, Source, read_predictions, read_references
 from densevid.evaluation.meteor.scorer import MeteorScorer
 from densevid.evaluation.metrics.caption_index import CaptionIndex
-from densevid.evaluation.protocols import captioning, paragraph, proposals, segments, soda
+from densevid.evaluation.protocols import captioning, paragraph, proposals, segments, soda, support
 from densevid.evaluation.result import PARTS, Evaluation, Settings
 from densevid.legacy import current_evaluation_settings
 
@@ -107,6 +114,8 @@ def evaluate_files(
         coverage = with_paragraphs(coverage, scored, paragraphs)
     if "segments" in parts:
         coverage = with_segments(coverage, results["segments"])
+    if "support" in parts:
+        coverage = with_support(coverage, results["support"])
     coverage = replace(coverage, skipped=[*skipped, *coverage.skipped])
     return Evaluation(settings, parts, coverage, **results)
 
@@ -117,7 +126,7 @@ def parts_of(
     """The parts to compute, and why a default part is left out.
 
     By default captioning, soda and paragraph; proposals if every event has a `proposal_score`; segments if every
-    prediction has the times of a reference event.
+    prediction has the times of a reference event. Support must be named: it needs many annotators.
     """
     if settings.metrics is not None:
         return tuple(part for part in PARTS if part in settings.metrics), []
@@ -125,7 +134,7 @@ def parts_of(
     without_score = sum("proposal_score" not in event for event in predictions.raw)
     if without_score:
         skipped.append(f'proposals: {without_score} of {len(predictions)} events have no "proposal_score"')
-    left_out = {"proposals"} if without_score else set()
+    left_out = {"support", "proposals"} if without_score else {"support"}
     if not segments.predictions_on_segments(predictions, references):
         left_out.add("segments")
     return tuple(part for part in PARTS if part not in left_out), skipped
@@ -156,6 +165,8 @@ def _run(
         results["proposals"] = proposals.ProposalResults(*sides)
     if "segments" in parts:
         results["segments"] = segments.score_segments(predictions, references, index)
+    if "support" in parts:
+        results["support"] = support.score_support(predictions, references, settings.confidence)
     if "soda" in parts:
         results["soda"] = soda_task.finish(index)
     return results

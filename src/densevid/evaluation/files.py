@@ -36,6 +36,7 @@ Integers = NDArray[np.int64]
 Booleans = NDArray[np.bool_]
 Source = Path | str | Mapping[str, Any]  # a file, or its content
 REPEATED_NAMES_SHOWN = 3
+SECONDS_OF_A_PICTURE = 1.0
 
 
 @dataclass(frozen=True)
@@ -60,8 +61,27 @@ class EventFile:
 
     @cached_property
     def sentences(self) -> list[str]:
-        """One sentence an event, exactly as written."""
+        """One sentence an event, exactly as written: its `full_sentence` if it has one, else its `sentence`."""
+        if not any("full_sentence" in event for event in self.raw):
+            return self._column("sentence", _sentence)
+        return self._column("full_sentence", _sentence, instead="sentence")
+
+    @cached_property
+    def shown_sentences(self) -> list[str]:
+        """The `sentence` of each event, which is empty where a captioner abstains."""
         return self._column("sentence", _sentence)
+
+    @cached_property
+    def shortened_E(self) -> Booleans:
+        """Whether each event's sentence is marked as `shortened`."""
+        return np.array([event.get("shortened") is True for event in self.raw], dtype=bool)
+
+    def optional_numbers(self, key: str) -> Floats:
+        """A number of each event; NaN where it is missing or null."""
+        there_E = np.array([event.get(key) is not None for event in self.raw], dtype=bool)
+        values_E = np.full(len(self), np.nan)
+        values_E[there_E] = self.keep(there_E, empty_videos=True)._column(key, _number)
+        return values_E
 
     @cached_property
     def scores_E(self) -> Floats:
@@ -91,15 +111,17 @@ class EventFile:
             file.__dict__["intervals_E2"] = self.intervals_E2[kept_E]
         return file
 
-    def _column(self, key: str, read: Callable[[Any], Any]) -> list[Any]:
+    def _column(self, key: str, read: Callable[[Any], Any], *, instead: str | None = None) -> list[Any]:
+        """The values of a field; where it is missing or null those of the field `instead`."""
         values = []
         for place, event in enumerate(self.raw):
+            name = key if instead is None or event.get(key) is not None else instead
             try:
-                values.append(read(event[key]))
+                values.append(read(event[name]))
             except KeyError:
-                raise InputError(f'{self._where(place)}: "{key}" is missing') from None
+                raise InputError(f'{self._where(place)}: "{name}" is missing') from None
             except ValueError as error:
-                raise InputError(f'{self._where(place)}: "{key}" {error}, got {event[key]!r:.60}') from None
+                raise InputError(f'{self._where(place)}: "{name}" {error}, got {event[name]!r:.60}') from None
         return values
 
     def _where(self, place: int) -> str:
@@ -139,10 +161,13 @@ def read_predictions(source: Source) -> EventFile:
 
 
 def read_references(source: Source) -> EventFile:
-    """Read one annotator's references.
+    """Read one annotator's references, or the clips.json of a clip collection with the sentences of all annotators.
 
     Args:
-        source: A JSON file or its content: `{video: {"timestamps": [[start, end], ...], "sentences": [text, ...]}}`.
+        source: A JSON file or its content: `{video: {"timestamps": [[start, end], ...], "sentences": [text, ...]}}`, or
+            `{clip: {"split", "seconds", "captions"}}`; of a clip each caption is an event that lasts as long as the
+            clip, or 1 s without `seconds` (a picture). `clips.json:SPLIT` reads one split, or a part such as
+            `train-dev`.
 
     Returns:
         The events in file order.
@@ -150,7 +175,11 @@ def read_references(source: Source) -> EventFile:
     Raises:
         InputError: It is not such a file.
     """
-    name, digest, content, warnings = load(source, "references")
+    file, split = split_of(source)
+    name, digest, content, warnings = load(file, "references")
+    if split or _holds_clips(content):
+        content = _clips_as_references(name, content, split)
+        name = f"{name}:{split}" if split else name
     if not isinstance(content, Mapping) or not content:
         raise InputError(f'{name}: references need {{video: {{"timestamps": [...], "sentences": [...]}}}}')
     results = {}
@@ -160,6 +189,14 @@ def read_references(source: Source) -> EventFile:
             raise InputError(f"{name}: video {video}: {len(times)} timestamps but {len(sentences)} sentences")
         results[video] = [{"timestamp": t, "sentence": s} for t, s in zip(times, sentences, strict=True)]
     return _flatten(name, digest, results, warnings)
+
+
+def split_of(source: Source) -> tuple[Source, str]:
+    """The file of `FILE.json:SPLIT`, and the split; no split for any other source."""
+    if isinstance(source, Mapping) or Path(source).exists() or ".json:" not in str(source):
+        return source, ""
+    file, _, split = str(source).rpartition(":")
+    return file, split
 
 
 def load(source: Source, what: str) -> tuple[str, str, Any, list[str]]:
@@ -220,6 +257,28 @@ def official_order(files: Sequence[Sequence[str]], predicted: Sequence[str] | No
     except (OSError, ValueError, subprocess.SubprocessError):
         return videos
     return ordered if set(ordered) == set(videos) else videos
+
+
+def _holds_clips(content: Any) -> bool:
+    first = next(iter(content.values()), None) if isinstance(content, Mapping) else None
+    return isinstance(first, Mapping) and "captions" in first and "timestamps" not in first
+
+
+def _clips_as_references(name: str, clips: Any, split: str) -> dict[str, Any]:
+    """Each caption of a clip as an event of the clip's length."""
+    from densevid.timelines.clips import is_in_split
+
+    if not _holds_clips(clips):
+        raise InputError(f"{name}: only the clips.json of a clip collection has splits; leave out :{split}")
+    references = {}
+    for clip, entry in clips.items():
+        captions = _list_in(name, clip, entry, "captions")
+        if not split or is_in_split(clip, entry, split):
+            seconds = entry.get("seconds", SECONDS_OF_A_PICTURE)
+            references[clip] = {"timestamps": [[0, seconds]] * len(captions), "sentences": captions}
+    if not references:
+        raise InputError(f"{name}: there is no clip in split {split!r}")
+    return references
 
 
 def _list_in(name: str, video: str, entry: Any, key: str) -> list[Any]:

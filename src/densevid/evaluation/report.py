@@ -67,6 +67,8 @@ def score_tables(content: Mapping[str, Any]) -> Iterator[Table]:
         yield _table("proposal recall at tIoU", {side: scores["recall"] for side, scores in sides.items()})
     if "segments" in content:
         yield _table("given segments", content["segments"])
+    if "support" in content:
+        yield _support_table(content["support"])
 
 
 def coverage_table(coverage: Coverage, title: str = "coverage") -> Table:
@@ -235,6 +237,28 @@ def _show_rich(tables: Sequence[Table], stream: TextIO) -> None:
 def _table(title: str, rows: Mapping[str, Mapping[str, float | None]]) -> Table:
     header = ("", *(SHORT.get(name, name) for name in next(iter(rows.values()))))
     return Table(title, header, [(name, *map(percent, scores.values())) for name, scores in rows.items()])
+
+
+def _support_table(support: Mapping[str, Any]) -> Table:
+    """One row a group of sentences that are shown; brackets: 95% over videos."""
+    groups = {name: row for name in ("shown", "full", "shortened", "guesses") if (row := support.get(name))}
+    header = ("", "coverage", "support", "words", "at 50%", "at 90%", "at 100%", "area", "calibration error", "top 5")
+    rows = []
+    for name, row in groups.items():
+        at, calibration = row["at_coverage"].values(), row["calibration"] or {"error": None, "interval": None}
+        support_cell = _with_interval(row["support"], row["support_interval"])
+        at_cells = [_with_interval(each["support"], each["interval"]) for each in at]
+        error = _with_interval(calibration["error"], calibration["interval"])
+        shares = [percent(row[key]) for key in ("coverage", "word_support", "area")]
+        rows.append(
+            (name, shares[0], support_cell, shares[1], *at_cells, shares[2], error, percent(row["frequent"]["share"]))
+        )
+    return Table(f"support, by {support['confidence']} (brackets: 95% over videos)", header, rows)
+
+
+def _with_interval(value: float | None, interval: Sequence[float] | None) -> str:
+    bounds = f" [{', '.join(f'{100 * bound:.1f}' for bound in interval)}]" if interval else ""
+    return percent(value) + bounds
 
 
 def _described(file: Mapping[str, Any]) -> str:

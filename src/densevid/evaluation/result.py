@@ -15,9 +15,10 @@ from densevid.evaluation.protocols.paragraph import ParagraphScores
 from densevid.evaluation.protocols.proposals import ProposalResults
 from densevid.evaluation.protocols.segments import SegmentScores
 from densevid.evaluation.protocols.soda import SodaScores
+from densevid.evaluation.protocols.support import SupportScores
 from densevid.evaluation.report import as_html, percent, score_tables
 
-PARTS = ("captioning", "soda", "paragraph", "proposals", "segments")
+PARTS = ("captioning", "soda", "paragraph", "proposals", "segments", "support")
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class Settings:
         min_seconds: Score only events of at least this length.
         max_seconds: Score only events of at most this length.
         cache: Keep METEOR's results on disk between runs.
+        confidence: The field of a predicted event that ranks its sentence in the part "support".
     """
 
     protocol: str = "2018"
@@ -41,6 +43,7 @@ class Settings:
     min_seconds: float | None = None
     max_seconds: float | None = None
     cache: bool = True
+    confidence: str = "sentence_score"
 
     def __post_init__(self) -> None:
         for name, value, known in (
@@ -72,6 +75,7 @@ class Evaluation:
         paragraph: METEOR, BLEU, ROUGE-L and CIDEr of whole videos as paragraphs.
         proposals: Average recall of proposals, against the first reference file and against all.
         segments: METEOR, BLEU, ROUGE-L and CIDEr of captions of given segments.
+        support: Whether sentences use the words of several annotators; only if it is named in `metrics`.
     """
 
     settings: Settings
@@ -82,6 +86,7 @@ class Evaluation:
     paragraph: ParagraphScores | None = None
     proposals: ProposalResults | None = None
     segments: SegmentScores | None = None
+    support: SupportScores | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The scores as plain fractions at full precision, as `densevid evaluate --json` writes them.
@@ -120,6 +125,8 @@ class Evaluation:
             scores["AR@100"] = self.proposals.first.average_recall_at(100)
         if self.segments:
             scores["segments METEOR"] = self.segments.micro()["METEOR"]
+        if self.support:
+            scores["support"] = self.support.groups["shown"].support
         return scores
 
     def __repr__(self) -> str:

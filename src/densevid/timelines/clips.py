@@ -183,6 +183,14 @@ def _with_extracted(folder: Path, clips: Sequence[Clip], source: FeatureSource, 
     return ClipCollection(folder, tuple(placed), values_RF, source)
 
 
+def is_in_split(name: str, entry: Mapping[str, Any], split: str) -> bool:
+    """Whether an entry of clips.json is in a split or in a part of one, such as `train-dev`."""
+    own, (whole, _, part) = entry.get("split"), split.rpartition("-")
+    if own == split or part not in PARTS or own != whole:
+        return own == split
+    return PARTS[part](Clip(name, whole, _source_of(name, entry), 1.0, ()))
+
+
 def share_of(text: str, purpose: str) -> float:
     """Hash a text to a number in [0, 1), the same on every machine; `purpose` is a salt."""
     return int.from_bytes(hashlib.sha256(f"{purpose}\0{text}".encode()).digest()[:8], "big") / 2**64
@@ -221,11 +229,16 @@ def _clip(where: str, name: str, entry: Any) -> Clip:
         raise InputError(f"{where}: seconds must be a positive number, got {seconds!r}")
     if not isinstance(captions, list) or not all(isinstance(caption, str) for caption in captions):
         raise InputError(f"{where}: captions must be a list of sentences")
-    source = next((str(entry[key]) for key in SOURCE_KEYS if key in entry), name)
+    source = _source_of(name, entry)
     first_row, rows = entry.get("first_row", 0), entry.get("rows", 0)
     if type(first_row) is not int or type(rows) is not int:
         raise InputError(f"{where}: first_row and rows must be whole numbers, got {first_row!r} and {rows!r}")
     return Clip(name, split, source, float(seconds), _sentences(captions), first_row, rows)
+
+
+def _source_of(name: str, entry: Mapping[str, Any]) -> str:
+    """The video that a clip was cut from; the clip itself if clips.json does not name one."""
+    return next((str(entry[key]) for key in SOURCE_KEYS if key in entry), name)
 
 
 def _sentences(captions: Iterable[str]) -> tuple[str, ...]:
