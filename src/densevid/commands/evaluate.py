@@ -6,7 +6,7 @@
   densevid evaluate ours.json --references val_1.json val_2.json --compare theirs.json --per-video ours.csv
   densevid evaluate predictions.json --references val_1.json --metrics proposals --plot recall.png
   densevid evaluate predictions.json --references val_1.json val_2.json --min-seconds 50
-  densevid evaluate captions.json --references clips.json:val --metrics support,segments
+  densevid evaluate captions.json --references clips.json:val --metrics support
 
 Without --metrics: captioning, soda and paragraph; proposals if every event has a "proposal_score"; segments if every
 event has the times of a reference event; support only if it is named. Tables show scores x 100; --json writes fractions

@@ -1,7 +1,7 @@
 """The content words of a sentence, and how many annotators used each: by exact word, stem or WordNet synonym.
 
-Words, stems, synonyms and function words are METEOR's (`meteor.resources`). METEOR's paraphrase table is not used: its
-phrases are too loose to say that two words mean the same.
+Words, stems, synonyms and function words are METEOR's (`meteor.resources`). METEOR's paraphrase table is not used: many
+of its pairs do not mean the same.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def tokens(sentence: str) -> tuple[str, ...]:
 
 
 def is_content_word(word: str) -> bool:
-    """Whether a word says something about a video: no function word of METEOR, no clitic, and not in `GENERIC`."""
+    """Whether a word describes a video: no function word of METEOR, no clitic, and not in `GENERIC`."""
     return not (word.startswith("'") or word in GENERIC or word_facts(word).is_function)
 
 
