@@ -213,28 +213,16 @@ def score_support(
     shortened_N = predictions.shortened_E[known_N]
     confidence_N = predictions.optional_numbers(confidence)[known_N]
 
-    def group(sentences: Sequence[str], wanted_N: Booleans, short_N: Booleans) -> SupportGroup:
-        texts = [text if wanted else "" for text, wanted in zip(sentences, wanted_N, strict=True)]
-        found = [
-            _supported_words(text, words_S[segment] if segment >= 0 else None, bool(short))
-            for text, segment, short in zip(texts, segment_N.tolist(), short_N, strict=True)
-        ]
-        figures_N3 = np.array(found, dtype=np.float64).reshape(-1, 3)
-        has_text_N = np.array([bool(text) for text in texts], dtype=bool)
-        complete_N = figures_N3[:, 2] > 0
-        supported_N = complete_N & (figures_N3[:, 1] > 0) & (figures_N3[:, 0] == figures_N3[:, 1])
-        columns = (has_text_N, supported_N, complete_N, figures_N3[:, :2], confidence_N)
-        return SupportGroup(video_N, *columns, texts, len(videos))
-
-    everything_N = np.ones_like(shortened_N)
-    groups = {
-        "shown": group(shown_N, everything_N, shortened_N),
-        "full": group(shown_N, ~shortened_N, shortened_N),
-        "shortened": group(shown_N, shortened_N, shortened_N),
-    }
+    all_N = np.ones_like(shortened_N)
+    rows = {"shown": (shown_N, all_N), "full": (shown_N, ~shortened_N), "shortened": (shown_N, shortened_N)}
     if any("full_sentence" in event for event in predictions.raw):
-        full_N = [predictions.sentences[event].strip() for event in known_N]
-        groups["guesses"] = group(full_N, everything_N, ~everything_N)
+        rows["guesses"] = ([predictions.sentences[event].strip() for event in known_N], all_N)
+    groups = {}
+    for name, (sentences, wanted_N) in rows.items():
+        texts = [text if wanted else "" for text, wanted in zip(sentences, wanted_N, strict=True)]
+        short_N = shortened_N & (name != "guesses")
+        figures = _figures(texts, [words_S[s] if s >= 0 else None for s in segment_N.tolist()], short_N)
+        groups[name] = SupportGroup(video_N, *figures, confidence_N, texts, len(videos))
     annotators_S = np.array([words.annotators for words in words_S])
     segments = {
         "segments": len(words_S),
@@ -276,6 +264,18 @@ def _nearest_segment(video_N: Integers, time_N2: Floats, key_S3: Floats) -> Inte
 def _finite(times: Floats) -> Floats:
     """Times whose differences do not overflow."""
     return np.clip(times, -1e100, 1e100)
+
+
+def _figures(
+    sentences: Sequence[str], words_E: Sequence[AnnotatorWords | None], shortened_E: Booleans
+) -> tuple[Booleans, Booleans, Booleans, Floats]:
+    """Whether each sentence is shown, supported and complete, and its words that are supported, and all."""
+    found = map(_supported_words, sentences, words_E, shortened_E.tolist())
+    figures_E3 = np.array(list(found), dtype=np.float64).reshape(-1, 3)
+    words_E2, complete_E = figures_E3[:, :2], figures_E3[:, 2] > 0
+    shown_E = np.array([bool(text) for text in sentences], dtype=bool)
+    supported_E = complete_E & (words_E2[:, 1] > 0) & (words_E2[:, 0] == words_E2[:, 1])
+    return shown_E, supported_E, complete_E, words_E2
 
 
 def _supported_words(sentence: str, words: AnnotatorWords | None, shortened: bool) -> tuple[int, int, int]:
