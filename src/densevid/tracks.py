@@ -119,6 +119,7 @@ class FeatureTrack:
         streams: Name and width of each stream.
         recipe: Id of the `FeatureRecipe` the features were made with, None if unknown.
         duration: Duration of the video in seconds, None if unknown.
+        absent: Names of streams that could not be made or were left out; their values are zeros.
 
     Raises:
         InputError: The array is empty, not floating-point, or does not fit its streams or its clock.
@@ -129,6 +130,7 @@ class FeatureTrack:
     streams: Streams
     recipe: str | None = None
     duration: float | None = None
+    absent: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.values.ndim != 2 or 0 in self.values.shape:
@@ -140,6 +142,9 @@ class FeatureTrack:
             raise InputError(f"features are {self.values.shape[1]} wide, their streams {self.streams} {width}")
         if self.clock.edges is not None and len(self.clock.edges) != len(self.values) + 1:
             raise InputError(f"{len(self.values)} steps need a clock of {len(self.values) + 1} edges")
+        unknown = set(self.absent) - {name for name, _ in self.streams}
+        if unknown:
+            raise InputError(f"{', '.join(sorted(unknown))} cannot be absent, the streams are {self.streams}")
 
     def __len__(self) -> int:
         return len(self.values)
@@ -148,7 +153,8 @@ class FeatureTrack:
         steps, width = self.values.shape
         seconds = float(self.seconds(steps)) if self.duration is None else self.duration
         size = f"{steps} steps x {width} {self.values.dtype}, {seconds:.1f} s"
-        return f"FeatureTrack({streams_text(self.streams)}; {size}, recipe {self.recipe or 'unknown'})"
+        absent = f", without {', '.join(self.absent)}" if self.absent else ""
+        return f"FeatureTrack({streams_text(self.streams)}; {size}, recipe {self.recipe or 'unknown'}{absent})"
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -179,7 +185,7 @@ class FeatureTrack:
         return first, min(max(first + 1, last), len(self))
 
     def stream(self, name: str) -> FloatArray:
-        """The features of one stream, steps x its width, as a view.
+        """The features of one stream, steps x its width, as a view; zeros where the stream is absent.
 
         Raises:
             InputError: There is no stream of that name.

@@ -1,7 +1,8 @@
 """Backbones: functions from the pictures of a step to its feature vector, by name, each with a recipe.
 
-`two-stream` is the default: EfficientNet-Lite0 on the frame, and on the optical flow over five frames. Your own network
-is a function from pictures to vectors, used as `--backbone module:function` or after `register`:
+`two-stream` is the default: EfficientNet-Lite0 on the frame, and on the optical flow over five frames.
+`scenes-and-actions` is EfficientNet-Lite0 on the frame, and I3D on continuous frames (`video.continuous`). Your own
+network is a function from pictures to vectors, used as `--backbone module:function` or after `register`:
 
     def colours(pictures):                       # uint8, steps x frames x size x size x 3, RGB
         return pictures.mean(axis=(1, 2, 3))     # steps x width
@@ -14,7 +15,7 @@ from __future__ import annotations
 import inspect
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib import import_module
@@ -28,6 +29,7 @@ from densevid.device import Device
 from densevid.errors import InputError, one_line
 from densevid.io import fingerprint
 from densevid.tracks import FeatureRecipe, Streams
+from densevid.video.continuous import ContinuousSampling, ContinuousStream
 from densevid.video.engines import run_on
 from densevid.video.windows import Pictures, Sampling
 
@@ -51,8 +53,9 @@ class Backbone:
         size: Side of its square input pictures.
         weights: Hash of its weights.
         preprocessing: What is done to the pictures, for the recipe.
-        load: Loads the function for a device; only called where it runs.
+        load: Loads the function for a device, without the continuous stream; only called where it runs.
         reduction: The recipe of a PCA that follows, if any.
+        continuous: The last of the streams where that is made of continuous frames; it may be absent.
     """
 
     name: str
@@ -64,10 +67,13 @@ class Backbone:
     preprocessing: Mapping[str, Any]
     load: Callable[[Device], Describe]
     reduction: Mapping[str, Any] | None = None
+    continuous: ContinuousStream | None = None
 
-    def sampling(self, seconds_per_step: float) -> Sampling:
-        """How videos are sampled for it."""
-        return Sampling(seconds_per_step, self.frames_per_step, self.size)
+    def sampling(self, seconds_per_step: float, *, absent: Sequence[str] = ()) -> Sampling:
+        """How videos are sampled for it, without the streams that are `absent`."""
+        stream = self.continuous
+        continuous = stream.sampling if stream and stream.name not in absent else None
+        return Sampling(seconds_per_step, self.frames_per_step, self.size, continuous)
 
     def recipe(self, seconds_per_step: float) -> FeatureRecipe:
         """The recipe of its features, which contains everything that changes their values."""
@@ -82,6 +88,7 @@ class Backbone:
                     "rule": SAMPLING_RULE,
                 },
                 "preprocessing": {"size": self.size, "resize": RESIZING, **self.preprocessing},
+                **({self.continuous.name: self.continuous.table} if self.continuous else {}),
                 **({"reduction": self.reduction} if self.reduction else {}),
             }
         )
@@ -224,6 +231,36 @@ def _two_stream() -> Backbone:
     return Backbone("two-stream", "1", streams, 5, 224, _efficientnet_hash(), preprocessing, _load_two_stream)
 
 
+def _scenes_and_actions() -> Backbone:
+    from densevid.video.weights import I3D_WEIGHTS, i3d_problem
+
+    streams = (("appearance", 1280), ("actions", 1024))
+    preprocessing = {"normalisation": "(x - 127) / 128"}
+    actions = ContinuousStream(
+        name="actions",
+        width=1024,
+        sampling=ContinuousSampling(),
+        weights=I3D_WEIGHTS,
+        preprocessing={
+            "normalisation": "(x - 127.5) / 127.5",
+            "resize": "bilinear, squeezed to a square",
+        },
+        load=_load_actions,
+        problem=i3d_problem,
+    )
+    return Backbone(
+        "scenes-and-actions",
+        "1",
+        streams,
+        1,
+        224,
+        _efficientnet_hash(),
+        preprocessing,
+        _load_appearance,
+        continuous=actions,
+    )
+
+
 def _i3d() -> Backbone:
     from densevid.video.weights import i3d_file
 
@@ -256,10 +293,21 @@ def _load_i3d(device: Device) -> Describe:
     return lambda pictures, seconds: network(pictures)
 
 
+def _load_actions(device: Device) -> Callable[[Pictures], npt.NDArray[np.float32]]:
+    from densevid.video.weights import I3D_WEIGHTS, i3d_over_time
+
+    return run_on(device, f"i3d-over-time-{I3D_WEIGHTS[-16:]}", i3d_over_time)
+
+
 def _efficientnet(device: Device) -> Callable[[Pictures], npt.NDArray[np.float32]]:
     from densevid.video.weights import efficientnet_lite0
 
     return run_on(device, f"efficientnet-lite0-{_efficientnet_hash()[-16:]}", efficientnet_lite0)
 
 
-_REGISTRY: dict[str, Callable[[], Backbone]] = {"two-stream": _two_stream, "appearance": _appearance, "i3d": _i3d}
+_REGISTRY: dict[str, Callable[[], Backbone]] = {
+    "two-stream": _two_stream,
+    "appearance": _appearance,
+    "scenes-and-actions": _scenes_and_actions,
+    "i3d": _i3d,
+}

@@ -41,7 +41,7 @@ class OnnxNetwork:
         self._session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
 
     def __call__(self, pictures: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
-        """One vector per picture (or sequence of pictures)."""
+        """One vector per picture or sequence of pictures; several per sequence from a network of `any_frames`."""
         return np.asarray(self._session.run(["vectors"], {"pictures": np.ascontiguousarray(pictures)})[0])
 
 
@@ -49,6 +49,7 @@ def onnx_bytes(network: Network) -> bytes:
     """The network with its weights as the content of an ONNX file."""
     axes = len(network.shape)
     channels_first = [0, axes + 1, *range(1, axes + 1)]
+    frames: tuple[int | str, ...] = ("T",) if network.any_frames else network.shape[:-2]
     nodes = [
         _node("Cast", ["pictures"], "numbers", to=FLOAT),
         _node("Transpose", ["numbers"], "channels_first", perm=channels_first),
@@ -68,8 +69,8 @@ def onnx_bytes(network: Network) -> bytes:
         *((1, node) for node in nodes),
         (2, "densevid"),
         *((5, tensor) for tensor in tensors),
-        (11, _value_info("pictures", UINT8, ["N", *network.shape, 3])),
-        (12, _value_info("vectors", FLOAT, ["N", "width"])),
+        (11, _value_info("pictures", UINT8, ["N", *frames, *network.shape[-2:], 3])),
+        (12, _value_info("vectors", FLOAT, ["N", "t", "width"] if network.any_frames else ["N", "width"])),
     )
     return _message((1, 8), (2, "densevid"), (7, graph), (8, _message((1, ""), (2, 17))))
 
@@ -88,6 +89,9 @@ def _nodes_of(operation: Operation) -> Iterable[bytes]:
         case "average":
             yield _node("GlobalAveragePool", inputs, f"{output}_square")
             yield _node("Flatten", [f"{output}_square"], output, axis=1)
+        case "average_space":
+            yield _node("ReduceMean", inputs, f"{output}_columns", axes=(3, 4), keepdims=0)
+            yield _node("Transpose", [f"{output}_columns"], output, perm=(0, 2, 1))
         case "concatenate":
             yield _node("Concat", inputs, output, axis=1)
         case "add":

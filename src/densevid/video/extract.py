@@ -24,6 +24,7 @@ from densevid.errors import InputError
 from densevid.progress import ProgressCallback, no_progress
 from densevid.tracks import Clock, FeatureRecipe, FeatureTrack
 from densevid.video.backbones import DEFAULT, Backbone, Describe, Vectors, find_backbone
+from densevid.video.continuous import ContinuousVectors, FrameNetwork, FrameRun
 from densevid.video.frames import VideoSteps
 from densevid.video.reduction import FILE, Reduction, reduced
 from densevid.video.windows import Step
@@ -32,7 +33,12 @@ STEPS_AT_ONCE = 8  # batch size with the highest throughput per core
 
 
 def extract(
-    path: Path | str, *, backbone: str | Backbone = DEFAULT, seconds_per_step: float = 0.5, device: Device = "auto"
+    path: Path | str,
+    *,
+    backbone: str | Backbone = DEFAULT,
+    seconds_per_step: float = 0.5,
+    device: Device = "auto",
+    fast: bool = False,
 ) -> FeatureTrack:
     """Compute the features of one video file.
 
@@ -45,6 +51,7 @@ def extract(
         backbone: What describes the frames, by a name that `densevid extract --help` lists or as a `Backbone`.
         seconds_per_step: How much time a step of the track covers.
         device: "cpu", "cuda", or "auto" for a GPU where there is one.
+        fast: Leave out the stream that takes most of the time (the actions of `scenes-and-actions`).
 
     Returns:
         The features of every step, with the clock that maps steps to seconds.
@@ -55,9 +62,11 @@ def extract(
     if not isinstance(path, str | Path):
         raise InputError("extract takes the path of one video; extract_many(inputs, out=STORE) takes several")
     chosen = find_backbone(backbone) if isinstance(backbone, str) else backbone
-    track, problem = Extractor(chosen, seconds_per_step, device=device).extract(path)
-    if problem:
-        warnings.warn(f"{path}: {problem}", stacklevel=2)
+    extractor = Extractor(chosen, seconds_per_step, device=device, fast=fast)
+    track, problem = extractor.extract(path)
+    for line in (extractor.notice, problem and f"{path}: {problem}"):
+        if line:
+            warnings.warn(line, stacklevel=2)
     return track
 
 
@@ -70,6 +79,11 @@ class Extractor:
         device: "cpu", "cuda", or "auto" for a GPU if there is one.
         threads: Threads for decoding and for the backbone; one per core by default.
         dtype: Precision of the features.
+        fast: Leave out the continuous stream.
+
+    Attributes:
+        absent: Streams of the backbone that its tracks do not have.
+        notice: A line about a stream that cannot be made here, with the remedy; None if all can.
     """
 
     def __init__(
@@ -80,9 +94,14 @@ class Extractor:
         device: Device = "auto",
         threads: int | None = None,
         dtype: str = "float16",
+        fast: bool = False,
     ) -> None:
         self.backbone, self.dtype = backbone, np.dtype(dtype)
-        self.sampling = backbone.sampling(seconds_per_step)
+        stream = backbone.continuous
+        problem = stream.problem() if stream and not fast else None
+        self.notice = f"features without the stream {stream.name}: {problem}" if stream and problem else None
+        self.absent = (stream.name,) if stream and (fast or problem) else ()
+        self.sampling = backbone.sampling(seconds_per_step, absent=self.absent)
         self.threads = threads or usable_cores()
         self._device = device
 
@@ -94,6 +113,12 @@ class Extractor:
     @cached_property
     def _describe(self) -> Describe:
         return self.backbone.load(self._device)
+
+    @cached_property
+    def _network(self) -> FrameNetwork:
+        """The network of the continuous stream."""
+        assert self.backbone.continuous is not None
+        return self.backbone.continuous.load(self._device)
 
     def extract(self, path: Path | str, on_progress: ProgressCallback = no_progress) -> tuple[FeatureTrack, str | None]:
         """Extract one file.
@@ -112,30 +137,53 @@ class Extractor:
         with VideoSteps(path, self.sampling, decoder_threads=self.threads) as video:
             total = max(1.0, (video.declared or 0.0) / self.sampling.seconds_per_step)
             steps = _watched(_remembering(video, times), lambda count: on_progress("decode", min(1.0, count / total)))
-            values = _joined(self._vectors(steps, lambda count: on_progress("features", min(1.0, count / total))))
+            runs = ContinuousVectors(video.continuous, self._run_vectors, self.threads)
+            values = _joined(self._vectors(steps, runs, lambda count: on_progress("features", min(1.0, count / total))))
             try:
                 clock = Clock.from_edges([*times, video.end])
-                track = FeatureTrack(values, clock, self.backbone.streams, self.recipe.id, video.end)
+                values = self._with_continuous(values, clock, runs)
+                track = FeatureTrack(values, clock, self.backbone.streams, self.recipe.id, video.end, self.absent)
             except InputError as error:
                 raise InputError(f"{path}: {error}") from error
             return track, video.warning
 
-    def _vectors(self, steps: Iterator[Step], described: Callable[[int], None]) -> Iterator[Vectors]:
+    def _with_continuous(self, values: Vectors, clock: Clock, runs: ContinuousVectors) -> Vectors:
+        """The vectors of the steps with those of the continuous stream beside them, or zeros if it is absent."""
+        stream = self.backbone.continuous
+        if stream is None:
+            return values
+        joined = np.zeros((len(values), values.shape[1] + stream.width), self.dtype)
+        joined[:, : values.shape[1]] = values
+        if not self.absent:
+            joined[:, values.shape[1] :] = runs.of_steps(clock.seconds(np.arange(len(values) + 1)))
+        return joined
+
+    def _vectors(
+        self, steps: Iterator[Step], runs: ContinuousVectors, described: Callable[[int], None]
+    ) -> Iterator[Vectors]:
         """The vectors of batches of steps, in order; as many batches run at a time as there are threads."""
         done = 0
         with ThreadPoolExecutor(self.threads, thread_name_prefix="backbone") as pool:
             running: deque[Future[Vectors]] = deque()
             while batch := list(islice(steps, STEPS_AT_ONCE)):
                 running.append(pool.submit(self._batch_vectors, batch))
+                runs.submit(pool)
                 if len(running) > self.threads:
                     yield running.popleft().result()
                     described(done := done + STEPS_AT_ONCE)
             while running:
                 yield running.popleft().result()
+            runs.submit(pool)
 
     def _batch_vectors(self, batch: list[Step]) -> Vectors:
         pictures_SFHWC = np.stack([step.pictures_FHWC for step in batch])
-        vectors = self._describe(pictures_SFHWC, np.stack([step.seconds_F for step in batch]))
+        return self._kept(self._describe(pictures_SFHWC, np.stack([step.seconds_F for step in batch])))
+
+    def _run_vectors(self, run: FrameRun) -> Vectors:
+        return self._kept(run.vectors(self._network))
+
+    def _kept(self, vectors: Vectors) -> Vectors:
+        """Vectors in the precision of the track."""
         with np.errstate(over="ignore"):
             kept = vectors.astype(self.dtype)
         if not np.isfinite(kept).all():
@@ -172,7 +220,12 @@ def _joined(parts: Iterator[Vectors]) -> Vectors:
 
 
 def extractor_of(
-    recipe: FeatureRecipe, reduction: Reduction | None = None, *, device: Device = "auto", threads: int | None = None
+    recipe: FeatureRecipe,
+    reduction: Reduction | None = None,
+    *,
+    device: Device = "auto",
+    threads: int | None = None,
+    fast: bool = False,
 ) -> Extractor:
     """Make the extractor whose tracks have a given recipe, as a model needs them.
 
@@ -181,6 +234,7 @@ def extractor_of(
         reduction: The PCA of the recipe, if it has one.
         device: "cpu", "cuda", or "auto" for a GPU if there is one.
         threads: Threads for decoding and for the backbone; one per core by default.
+        fast: Leave out the continuous stream, if the recipe has one.
 
     Returns:
         The extractor.
@@ -194,7 +248,7 @@ def extractor_of(
             f"the model reads features ({recipe.name}) that are not made from a video here; give it a feature store"
         )
     backbone = _with_reduction(find_backbone(recipe.name), recipe, reduction)
-    extractor = Extractor(backbone, float(sampling["seconds_per_step"]), device=device, threads=threads)
+    extractor = Extractor(backbone, float(sampling["seconds_per_step"]), device=device, threads=threads, fast=fast)
     if extractor.recipe.id != recipe.id:
         keys = ", ".join(recipe.differences(extractor.recipe))
         raise InputError(

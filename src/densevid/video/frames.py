@@ -19,6 +19,7 @@ from av.video.frame import VideoFrame
 
 from densevid.errors import InputError
 from densevid.video.container import MAX_PIXELS, PresentationTimes, VideoPacket, declared_seconds, open_video
+from densevid.video.continuous import ContinuousFrames
 from densevid.video.sampling import BrokenClock, SkipPlan
 from densevid.video.windows import Sampling, Step, Windows
 
@@ -42,6 +43,7 @@ class VideoSteps:
 
     Attributes:
         declared: Declared duration in seconds, None if unknown.
+        continuous: Collects the frames of the continuous stream during the iteration; None if the sampling has none.
         end: End of the last frame in seconds, known after the iteration, as the following.
         lost_seconds: How much of the video could not be decoded.
         problems: What was wrong with the file.
@@ -55,6 +57,7 @@ class VideoSteps:
     ) -> None:
         self.path = Path(path)
         self.sampling = sampling or Sampling()
+        self.continuous = ContinuousFrames(self.sampling.continuous) if self.sampling.continuous else None
         self.end = 0.0
         self.lost_seconds = 0.0
         self.problems: list[str] = []
@@ -76,11 +79,15 @@ class VideoSteps:
         try:
             for time, raw in self._frames():
                 yield from windows.push(time, raw)
+                if self.continuous:
+                    self.continuous.push(time, raw)
                 self.end = time + self._times.length_of(raw)
         except BrokenClock as error:
             self.problems.append(str(error))
         if not windows.any_frame:
             raise InputError(f"{self.path}: holds no picture that can be decoded")
+        if self.continuous:
+            self.continuous.finish()
         yield from windows.finish(self.end)
         self._account_for_losses()
 
@@ -115,7 +122,7 @@ class VideoSteps:
 
     def _packets(self) -> Iterator[tuple[VideoPacket | None, bool]]:
         """Packets in decoding order, each with whether its frame is needed; queued until that is known."""
-        plan = SkipPlan(self.sampling.seconds_per_step, self.sampling.frames_per_step) if self._may_skip() else None
+        plan = self._plan() if self._may_skip() else None
         queue: deque[VideoPacket] = deque()
         for packet in self._demuxed():
             if plan is None:
@@ -129,6 +136,11 @@ class VideoSteps:
                 yield packet, plan.needs(self._times.of_packet(packet))
         yield from ((packet, True) for packet in queue)
         yield None, True
+
+    def _plan(self) -> SkipPlan:
+        sampling = self.sampling
+        rate = sampling.continuous.frames_per_second if sampling.continuous else 0.0
+        return SkipPlan(sampling.seconds_per_step, sampling.frames_per_step, rate)
 
     def _demuxed(self) -> Iterator[VideoPacket]:
         """All readable packets; after a read error, reading continues behind it if the format allows that."""

@@ -19,7 +19,7 @@ Padding = tuple[tuple[int, int], ...]  # (before, after) for each spatial (and t
 class Operation:
     """One operation: its kind, input and output values, and the parameters that its kind has."""
 
-    kind: str  # convolve, max_pool, clip, add, concatenate, average
+    kind: str  # convolve, max_pool, clip, add, concatenate, average, average_space
     inputs: tuple[str, ...]
     output: str
     weight: Weights | None = None
@@ -39,6 +39,8 @@ class Network:
         shape: Shape of one input without channels: (height, width) or (frames, height, width).
         mean: Subtracted from the uint8 input (channels last).
         scale: Factor that follows.
+        any_frames: Whether inputs may have another number of frames than `shape`, a multiple of the stride in time;
+            it then ends with `average_space`.
         operations: All operations in order.
         output: Name of the last value.
     """
@@ -46,6 +48,7 @@ class Network:
     shape: tuple[int, ...]
     mean: float
     scale: float
+    any_frames: bool = False
     operations: list[Operation] = field(default_factory=list)
     output: str = "normalised"
     _sizes: dict[str, tuple[int, ...]] = field(default_factory=dict)
@@ -90,6 +93,10 @@ class Network:
     def average(self, value: str) -> str:
         """Global average pooling: one vector."""
         return self._add("average", (value,), ())
+
+    def average_space(self, value: str) -> str:
+        """Average over height and width: one vector per frame that is left, batch x frames x channels."""
+        return self._add("average_space", (value,), ())
 
     def _add(self, kind: str, inputs: tuple[str, ...], size: tuple[int, ...], **settings: object) -> str:
         self.output = f"{kind}_{len(self.operations)}"

@@ -24,6 +24,7 @@ from densevid.tracks import FeatureRecipe, FeatureTrack, Streams
 if TYPE_CHECKING:  # training loads reductions on machines without a video decoder
     from densevid.device import Device
     from densevid.video.backbones import Backbone, Describe, Seconds, Vectors
+    from densevid.video.continuous import ContinuousStream, FrameNetwork
     from densevid.video.windows import Pictures
 
 FILE = "reduction.safetensors"
@@ -56,18 +57,24 @@ class Reduction:
         Raises:
             InputError: There are no tracks, or fewer steps or channels than components.
         """
+        names: list[str] = []  # of the streams, in their order
         sums: dict[str, tuple[Array, Array]] = {}  # sum of the steps, and sum of their outer products
-        count = 0
+        counts: dict[str, int] = {}
         for track in tracks:
-            count += len(track)
+            names = [name for name, _ in track.streams]
             for name, width in track.streams:
+                if name in track.absent:
+                    continue
+                counts[name] = counts.get(name, 0) + len(track)
                 values = np.asarray(track.stream(name), np.float64)
                 total, products = sums.setdefault(name, (np.zeros(width), np.zeros((width, width))))
                 total += values.sum(axis=0)
                 products += values.T @ values
-        if not sums:
+        if not names:
             raise InputError("there is no video to fit the reduction on")
-        fitted = {name: _principal(name, count, *moments, kept) for name, moments in sums.items()}
+        if missing := [name for name in names if name not in sums]:
+            raise InputError(f"no video to fit the reduction on has the stream {', '.join(missing)}")
+        fitted = {name: _principal(name, counts[name], *sums[name], kept) for name in names}
         reduction = cls({n: mean for n, (mean, _, _) in fitted.items()}, {n: d for n, (_, d, _) in fitted.items()})
         return reduction, {name: share for name, (_, _, share) in fitted.items()}
 
@@ -108,9 +115,16 @@ class Reduction:
         ]
         return np.concatenate(parts, axis=1)
 
+    def part(self, *names: str) -> Reduction:
+        """The reduction of some of the streams."""
+        return Reduction({n: self.means[n] for n in names}, {n: self.directions[n] for n in names})
+
     def apply_to_track(self, track: FeatureTrack, recipe: FeatureRecipe) -> FeatureTrack:
-        """Reduce a track; the clock stays, and the recipe becomes the given one."""
-        return replace(track, values=self.apply(track.values), streams=self.streams, recipe=recipe.id)
+        """Reduce a track; the clock stays, and the recipe becomes the given one. Absent streams remain zeros."""
+        made = replace(track, values=self.apply(track.values), streams=self.streams, recipe=recipe.id)
+        for name in track.absent:
+            made.stream(name)[:] = 0
+        return made
 
     def save(self, path: Path) -> None:
         """Write it as a safetensors file; names of tensors begin with the index of their stream."""
@@ -150,8 +164,18 @@ def reduced(backbone: Backbone, reduction: Reduction) -> Backbone:
     fitted_on = tuple((name, len(mean)) for name, mean in reduction.means.items())
     if fitted_on != backbone.streams:
         raise InputError(f"the reduction was fitted on {fitted_on}, backbone {backbone.name} has {backbone.streams}")
-    load = _LoadReduced(backbone, reduction)
-    return replace(backbone, streams=reduction.streams, load=load, reduction=reduction.table)
+    last = backbone.continuous
+    names = [name for name, _ in backbone.streams if not last or name != last.name]
+    made = replace(
+        backbone,
+        streams=reduction.streams,
+        load=_LoadReduced(backbone, reduction.part(*names)),
+        reduction=reduction.table,
+    )
+    if last is None:
+        return made
+    part = reduction.part(last.name)
+    return replace(made, continuous=replace(last, width=part.widths[0], load=_LoadReducedRuns(last, part)))
 
 
 @dataclass(frozen=True)
@@ -168,6 +192,18 @@ class _LoadReduced:
             return self.reduction.apply(describe(pictures, seconds))
 
         return describe_and_reduce
+
+
+@dataclass(frozen=True)
+class _LoadReducedRuns:
+    """`load` of a reduced continuous stream."""
+
+    stream: ContinuousStream
+    reduction: Reduction
+
+    def __call__(self, device: Device) -> FrameNetwork:
+        network = self.stream.load(device)
+        return lambda pictures: self.reduction.apply(network(pictures)[0])[None]
 
 
 def _principal(name: str, count: int, total: Array, products: Array, kept: int) -> tuple[Array, Array, float]:

@@ -8,6 +8,7 @@ half a step or more before its time.
 from __future__ import annotations
 
 import heapq
+import math
 
 LONGEST_HOLD = 3600.0  # seconds; a longer gap between frames is taken for an invalid time stamp
 
@@ -83,6 +84,31 @@ class StepSelector:
         return time
 
 
+class FramePacer:
+    """Turns frames at any times into frames at a constant rate, from the first one on.
+
+    Turn k is k / rate seconds after the first frame, and belongs to the first frame at or after it.
+
+    Args:
+        frames_per_second: The rate.
+    """
+
+    ROUNDING = 1e-6  # seconds
+
+    def __init__(self, frames_per_second: float) -> None:
+        self._rate = frames_per_second
+        self._first: float | None = None
+        self._turns = 0
+
+    def push(self, time: float) -> int:
+        """Add the time of the next frame; returns the number of turns that belong to it."""
+        self._first = time if self._first is None else self._first
+        due = math.floor((time - self._first + self.ROUNDING) * self._rate) + 1
+        new = max(0, due - self._turns)
+        self._turns += new
+        return new
+
+
 class SkipPlan:
     """Which frames are needed, known before they are decoded, by running the selector on the times of packets.
 
@@ -92,11 +118,13 @@ class SkipPlan:
     Args:
         seconds_per_step: Length of a step.
         frames_per_step: Consecutive frames that a step uses.
+        frames_per_second: Rate at which frames are used besides; 0 for none.
     """
 
     REORDER = 32
 
-    def __init__(self, seconds_per_step: float, frames_per_step: int) -> None:
+    def __init__(self, seconds_per_step: float, frames_per_step: int, frames_per_second: float = 0.0) -> None:
+        self._pacer = FramePacer(frames_per_second) if frames_per_second else None
         self._selector = StepSelector(seconds_per_step)
         self._frames_per_step = frames_per_step
         self._waiting: list[float] = []
@@ -138,4 +166,6 @@ class SkipPlan:
         if self._window_left:
             self._needed.add(time)
             self._window_left -= 1
+        if self._pacer and time >= 0 and self._pacer.push(time):
+            self._needed.add(time)
         self._previous = time

@@ -54,6 +54,8 @@ class TorchNetwork:
                 return torch.cat(inputs, dim=1)
             case "average":
                 return inputs[0].flatten(2).mean(2)
+            case "average_space":
+                return inputs[0].mean((3, 4)).transpose(1, 2)
         raise ValueError(f"no such operation: {operation.kind}")
 
 

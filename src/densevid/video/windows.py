@@ -20,6 +20,7 @@ from av.video.frame import VideoFrame
 from av.video.reformatter import VideoReformatter
 
 from densevid.errors import InputError
+from densevid.video.continuous import ContinuousSampling
 from densevid.video.sampling import SkipPlan, StepSelector
 
 Pictures = npt.NDArray[np.uint8]
@@ -33,6 +34,7 @@ class Sampling:
         seconds_per_step: Length of a step.
         frames_per_step: Consecutive frames per step, from the frame of the step on.
         size: Side of the square that every frame is resized to.
+        continuous: How frames for a continuous stream are sampled besides; None for no such stream.
 
     Raises:
         InputError: A value is out of range.
@@ -41,6 +43,7 @@ class Sampling:
     seconds_per_step: float = 0.5
     frames_per_step: int = 1
     size: int = 224
+    continuous: ContinuousSampling | None = None
 
     def __post_init__(self) -> None:
         if not 0.01 <= self.seconds_per_step <= 60:
