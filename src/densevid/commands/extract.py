@@ -13,6 +13,7 @@ Examples:
   densevid extract clips/ --out features --resume --reduce 512 --fit-on clips.json:train
                                                              (also writes features-512, each stream 512 wide)
   densevid extract new.mp4 --out new --reduction features-512
+  densevid extract clips/ --out features --backbone scenes-and-actions     (--fast leaves out the actions)
   densevid extract video.mp4 --out mine --backbone my_module:my_function
 
 Exit code: 0 every video is in the store; 1 some failed or were damaged (they are listed), the rest is done; 2 wrong
@@ -44,6 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", required=True, metavar="STORE", help="the feature store to write")
     parser.add_argument("--backbone", default=DEFAULT, metavar="NAME", help=f"{known} or module:function ({DEFAULT})")
     parser.add_argument("--every", type=float, default=0.5, metavar="SECONDS", help="seconds per step (.5)")
+    parser.add_argument("--fast", action="store_true", help="leave out the actions of scenes-and-actions")
     parser.add_argument("--workers", type=int, metavar="N", help="videos at a time (1 per core, 4 on a GPU)")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="where networks run (auto)")
     parser.add_argument("--dtype", choices=("float16", "float32"), default="float16", help="precision (float16)")
@@ -64,12 +66,16 @@ def run(args: argparse.Namespace) -> ExitCode:
         backbone = reduced(backbone, reduction)
     if args.reduce is not None:
         _check_width(args.reduce, backbone)
-    extractor = extraction.extractor(backbone, args.every, args.dtype)
+    if args.fast and backbone.continuous is None:
+        raise InputError(f"--fast leaves out actions, and backbone {backbone.name} has none; leave out --fast")
+    extractor = extraction.extractor(backbone, args.every, args.dtype, fast=args.fast)
     if fit_on is not None and not args.resume and fit_on.isdisjoint(job.video for job in extraction.jobs):
         raise InputError(f"--fit-on {args.fit_on}: there is no video to fit the reduction on among those named")
     store = extraction.open_store(args.out, extractor, resume=args.resume)
     if reduction:
         reduction.save(store.path / FILE)
+    if extractor.notice:
+        print(f"densevid: {extractor.notice}", file=sys.stderr)
     _run_and_show(extraction, extractor)
     code = _print_report(extraction.report, store)
     if args.reduce is not None and code != ExitCode.INVALID:

@@ -7,6 +7,7 @@ from the log of all runs.
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -60,6 +61,7 @@ def extract_many(
     device: Device = "auto",
     workers: int | None = None,
     resume: bool = False,
+    fast: bool = False,
 ) -> ExtractionReport:
     """Compute the features of many videos and keep them in a feature store.
 
@@ -77,6 +79,7 @@ def extract_many(
         device: "cpu", "cuda", or "auto" for a GPU where there is one.
         workers: How many videos to read at once; None follows the number of cores.
         resume: Go on with a store that is there already.
+        fast: Leave out the stream that takes most of the time (the actions of `scenes-and-actions`).
 
     Returns:
         How many videos were extracted, which failed and why, and which could only be read in part.
@@ -88,7 +91,10 @@ def extract_many(
         inputs = [inputs]
     extraction = Extraction(inputs, workers, device)
     chosen = find_backbone(backbone) if isinstance(backbone, str) else backbone
-    for _ in extraction.into(out, extraction.extractor(chosen, seconds_per_step), resume=resume):
+    extractor = extraction.extractor(chosen, seconds_per_step, fast=fast)
+    if extractor.notice:
+        warnings.warn(extractor.notice, stacklevel=2)
+    for _ in extraction.into(out, extractor, resume=resume):
         pass
     return extraction.report
 
@@ -120,13 +126,15 @@ class Extraction:
         self.workers = min(workers or _default_workers(device), most, len(self.jobs))
         self.missing: list[Job] = []
 
-    def extractor(self, backbone: Backbone, seconds_per_step: float = 0.5, dtype: str = "float16") -> Extractor:
+    def extractor(
+        self, backbone: Backbone, seconds_per_step: float = 0.5, dtype: str = "float16", *, fast: bool = False
+    ) -> Extractor:
         """The extractor that each worker uses."""
         threads = max(1, usable_cores() // self.workers)
-        return Extractor(backbone, seconds_per_step, device=self.device, threads=threads, dtype=dtype)
+        return Extractor(backbone, seconds_per_step, device=self.device, threads=threads, dtype=dtype, fast=fast)
 
     def open_store(self, out: Path | str, extractor: Extractor, *, resume: bool = False) -> FeatureStore:
-        """Create the store, or resume it, and determine what is missing."""
+        """Create the store, or resume it, and determine what is missing: videos, or streams of them."""
         self.store = FeatureStore.create(
             out,
             extractor.backbone.streams,
@@ -135,8 +143,12 @@ class Extraction:
             provenance=provenance(command="extract"),
             resume=resume,
         )
-        self.missing = [job for job in self.jobs if job.video not in self.store]
+        self.missing = [job for job in self.jobs if not self._is_there(job.video, extractor)]
         return self.store
+
+    def _is_there(self, video: str, extractor: Extractor) -> bool:
+        """Whether the store has all streams of a video that the extractor makes."""
+        return video in self.store and set(self.store.absent(video)) <= set(extractor.absent)
 
     def into(self, out: Path | str, extractor: Extractor, *, resume: bool = False) -> Iterator[Outcome]:
         """Open the store and run."""

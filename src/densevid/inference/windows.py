@@ -60,7 +60,8 @@ class Windows:
         clock = track.clock
         if clock.edges is not None:
             clock = Clock.from_edges(clock.edges[first : first + self.size + 1] - clock.edges[first])
-        return FeatureTrack(track.values[first : first + self.size], clock, track.streams, track.recipe)
+        values = track.values[first : first + self.size]
+        return FeatureTrack(values, clock, track.streams, track.recipe, absent=track.absent)
 
     def starts_W(self, like: Tensor) -> Tensor:
         """The starts as a tensor beside another."""

@@ -59,9 +59,9 @@ class Cache:
             with suppress(OSError, InputError), atomic_path(path) as temporary:
                 temporary.write_text(json.dumps(content), encoding="utf-8")
 
-    def track(self, key: str, recipe: str) -> CachedTrack | None:
-        """The features of a file, by its `content_key` and the id of the recipe."""
-        path = self._track_path(key, recipe)
+    def track(self, key: str, recipe: str, absent: tuple[str, ...] = ()) -> CachedTrack | None:
+        """The features of a file, by its `content_key`, the id of the recipe and the streams that are absent."""
+        path = self._track_path(key, recipe, absent)
         if path is None:
             return None
         with suppress(OSError):
@@ -70,15 +70,16 @@ class Cache:
 
     def keep_track(self, key: str, recipe: str, cached: CachedTrack) -> None:
         """Keep the features of a file, and drop what has not been used for longest."""
-        path = self._track_path(key, recipe)
+        path = self._track_path(key, recipe, cached.track.absent)
         if path is None:
             return
         with suppress(OSError, InputError):
             write_track(path, cached)
             _drop_oldest(path.parent, self.limit)
 
-    def _track_path(self, key: str, recipe: str) -> Path | None:
-        return self._path("features", hash_of({"content": key, "recipe": recipe, "format": FORMAT}), "safetensors")
+    def _track_path(self, key: str, recipe: str, absent: tuple[str, ...]) -> Path | None:
+        about = {"content": key, "recipe": recipe, "format": FORMAT, **({"absent": list(absent)} if absent else {})}
+        return self._path("features", hash_of(about), "safetensors")
 
     def _path(self, kind: str, key: str, suffix: str) -> Path | None:
         return self.folder / kind / f"{key}.{suffix}" if self.folder else None
@@ -88,7 +89,13 @@ def write_track(path: Path, cached: CachedTrack) -> None:
     """Write a track that has a clock of its own; whole or not at all."""
     track = cached.track
     edges = track.clock.seconds(np.arange(len(track) + 1))
-    about = {"streams": track.streams, "recipe": track.recipe, "duration": track.duration, "warning": cached.warning}
+    about = {
+        "streams": track.streams,
+        "recipe": track.recipe,
+        "duration": track.duration,
+        "absent": track.absent,
+        "warning": cached.warning,
+    }
     arrays = {"values": np.ascontiguousarray(track.values), "edges": edges}
     with tensor_path(path) as temporary:
         save_file(arrays, temporary, metadata={"densevid": json.dumps(about)})
@@ -101,7 +108,8 @@ def read_track(path: Path, recipe: str) -> CachedTrack | None:
             about = json.loads((file.metadata() or {})["densevid"])
             values, edges = file.get_tensor("values"), file.get_tensor("edges")
         streams = tuple((str(name), int(width)) for name, width in about["streams"])
-        track = FeatureTrack(values, Clock.from_edges(edges), streams, about["recipe"], about["duration"])
+        absent = tuple(str(name) for name in about.get("absent", ()))
+        track = FeatureTrack(values, Clock.from_edges(edges), streams, about["recipe"], about["duration"], absent)
     except (OSError, SafetensorError, KeyError, ValueError, TypeError, InputError):
         return None
     return CachedTrack(track, about.get("warning")) if track.recipe == recipe else None
@@ -127,6 +135,8 @@ def track_key(track: FeatureTrack) -> str:
     """The sha256 of a track's values and clock."""
     steps = range(len(track) + 1)
     about = {"streams": track.streams, "duration": track.duration, "edges": track.seconds(steps).tolist()}
+    if track.absent:
+        about["absent"] = track.absent
     digest = hashlib.sha256(json.dumps(about).encode())
     digest.update(track.values.dtype.str.encode() + track.values.tobytes())
     return f"sha256:{digest.hexdigest()}"

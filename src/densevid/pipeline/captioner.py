@@ -155,7 +155,7 @@ class VideoCaptioner(LazyModel):
         content = content or content_key(path)
         require_video(path)  # before a model is loaded for it
         recipe = self.extractor.recipe.id
-        cached = self.cache.track(content, recipe) if content else None
+        cached = self.cache.track(content, recipe, self.extractor.absent) if content else None
         if cached is None:
             cached = CachedTrack(*self.extractor.extract(path, on_progress))
             if content:
@@ -216,7 +216,7 @@ class VideoCaptioner(LazyModel):
         began, track = perf_counter(), made.track
         duration = track.duration or float(track.seconds(len(track)))
         request, left_out, cut = blank.request.within(duration)
-        notes = [made.warning]
+        notes = [made.warning, _note_of_absent(track)]
         kept: Mapping[int, ProposedBatch] = {}
         if request.segments is None:
             events, detections, kept = self._detected(track, request, on_progress, keep=explain)
@@ -332,6 +332,11 @@ def caption(
     """
     request = EventRequest.of(top, dense, segments)
     return _checked(VideoCaptioner(find_model(model), device=device)._caption(video, request))
+
+
+def _note_of_absent(track: FeatureTrack) -> str | None:
+    """A line about streams of the model's features that the track does not have."""
+    return f"captioned without the stream {', '.join(track.absent)}; see `densevid doctor`" if track.absent else None
 
 
 def _checked(result: CaptionResult) -> CaptionResult:

