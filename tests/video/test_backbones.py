@@ -41,7 +41,7 @@ def test_a_recipe_says_all_that_changes_the_numbers() -> None:
 
 
 def test_an_unknown_name_lists_the_known_ones() -> None:
-    with pytest.raises(InputError, match="no backbone 'resnet'; there are two-stream, .*, i3d, or module:func"):
+    with pytest.raises(InputError, match=r"no backbone .resnet.; there are two-stream, .*, i3d, or module:func"):
         find_backbone("resnet")
 
 

@@ -1,4 +1,4 @@
-"""Labels: what EfficientNet's and I3D's own classifiers say about a track, as class names with probabilities.
+"""Labels: the classes that EfficientNet and I3D themselves predict for a track, as names with probabilities.
 
 The logits of both networks are a linear map of their features, so a track of `scenes-and-actions` is enough: the map is
 read from the packages that carry the networks (`video.weights`). Class names ship with densevid, and for each action a
