@@ -5,12 +5,17 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
+import densevid
 from densevid.cli import main
 from densevid.data.extraction import extract_many
 from densevid.events import read_events
+from densevid.pipeline.cache import Cache, CachedTrack, track_key
+from densevid.tracks import Clock, FeatureTrack
 from helpers.made_videos import constant, make_video
 from helpers.ordinary_user import run_as_ordinary_user
 from helpers.waiting import LIMIT_SECONDS
@@ -110,3 +115,23 @@ def test_a_store_is_not_captioned_twice(video, tmp_path, fresh_cache, monkeypatc
     monkeypatch.setattr("densevid.inference.long_video.LongVideoCaptioner.captioned", None)
     assert main(["caption", str(tmp_path / "store"), "--format", "json"]) == 0
     assert (tmp_path / "store-captions" / "clip.densevid.json").read_text() == first
+
+
+def test_a_track_without_a_stream_is_kept_apart_from_the_whole_one(tmp_path) -> None:
+    cache = Cache(tmp_path)
+    whole = FeatureTrack(np.ones((2, 3), np.float16), Clock.uniform(1.0), (("a", 1), ("b", 2)), "recipe")
+    cache.keep_track("key", "recipe", CachedTrack(replace(whole, absent=("b",))))
+    assert cache.track("key", "recipe") is None
+    lacking = cache.track("key", "recipe", ("b",))
+    assert lacking is not None and lacking.track.absent == ("b",)
+    cache.keep_track("key", "recipe", CachedTrack(whole))
+    found = cache.track("key", "recipe")
+    assert found is not None and found.track.absent == ()
+    assert track_key(lacking.track) != track_key(found.track)
+
+
+def test_a_result_without_a_stream_has_a_line_about_it(video) -> None:
+    track = densevid.extract(video, backbone="appearance")
+    lacking = replace(track, absent=("appearance",))
+    with pytest.warns(UserWarning, match="captioned without the stream appearance; see `densevid doctor`"):
+        densevid.load().caption(lacking)
