@@ -138,7 +138,7 @@ def with_action_size(backbone: Backbone, size: int) -> Backbone:
     stream = backbone.continuous
     if stream is None or size == stream.sampling.size:
         return backbone
-    network = partial(run_on, name=f"i3d-over-time-at-{size}", build=partial(i3d_over_time, size))
+    network = partial(run_on, name=f"i3d-over-time-at-{size}", build=partial(i3d_over_time, size), frugal=True)
     sampling = replace(stream.sampling, size=size)
     return replace(backbone, continuous=replace(stream, sampling=sampling, load=network))
 
@@ -151,7 +151,7 @@ def _bare_sides(backbone: str, size: int) -> list[Callable[[Path], Any]]:
     for threads in (1, usable_cores()):
         network = OnnxNetwork(content, threads)
         if actions:
-            sides.append(partial(bare_loop_with_actions, network, OnnxNetwork(actions, threads), size))
+            sides.append(partial(bare_loop_with_actions, network, OnnxNetwork(actions, threads, frugal=True), size))
         else:
             sides.append(partial(bare_loop, backbone, network))
     return sides

@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> ExitCode:
     if reduction:
         reduction.save(store.path / FILE)
     if extractor.notice:
-        print(f"densevid: {extractor.notice}", file=sys.stderr)
+        report(extractor.notice)
     _run_and_show(extraction, extractor)
     code = _print_report(extraction.report, store)
     if args.reduce is not None and code != ExitCode.INVALID:
