@@ -11,7 +11,7 @@ import pytest
 
 from densevid.data.store.reader import FeatureStore
 from densevid.errors import InputError
-from densevid.timelines.clips import ClipCollection, share_of
+from densevid.timelines.clips import ClipCollection, is_in_split, share_of
 from densevid.tracks import Clock, FeatureTrack
 from helpers.clip_collections import write_collection
 
@@ -50,6 +50,17 @@ def test_folds_are_fifths_and_what_they_leave(folder: Path) -> None:
         rest = collection.split(f"train-but{number}")
         assert len(rest) + len(fold) == len(whole) and 0.1 < len(fold) / len(whole) < 0.3
         assert not {clip.source for clip in rest} & {clip.source for clip in fold}
+
+
+def test_an_entry_is_in_the_splits_that_hold_its_clip(folder: Path) -> None:
+    collection = ClipCollection.read(folder)
+    entries = json.loads((folder / "clips.json").read_text())
+    for split in collection.splits():
+        try:
+            names = {clip.name for clip in collection.split(split)}
+        except InputError:  # too small to have this part
+            names = set()
+        assert {name for name, entry in entries.items() if is_in_split(name, entry, split)} == names
 
 
 def test_shares_are_fixed_for_ever_and_spread_evenly() -> None:

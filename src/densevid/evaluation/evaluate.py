@@ -42,6 +42,7 @@ def evaluate(
     min_seconds: float | None = None,
     max_seconds: float | None = None,
     cache: bool = True,
+    confidence: str = "sentence_score",
     **unknown: Any,
 ) -> Evaluation:
     """Score predicted events against references by the official protocols of dense video captioning.
@@ -50,14 +51,15 @@ def evaluate(
         predictions: An event file in the submission format of the ActivityNet challenge, or its content:
             `{"results": {video: [{"timestamp": [start, end], "sentence": text, "proposal_score": score}, ...]}}`.
         references: One file an annotator, or their content:
-            `{video: {"timestamps": [[start, end], ...], "sentences": [text, ...]}}`.
+            `{video: {"timestamps": [[start, end], ...], "sentences": [text, ...]}}`; or `clips.json:SPLIT`.
         protocol: The captioning protocol: "2017" (the paper's), "2018" (what most papers report) or "2021".
-        metrics: The parts to score, of "captioning", "soda", "paragraph", "proposals" and "segments".
+        metrics: The parts to score, of "captioning", "soda", "paragraph", "proposals", "segments" and "support".
         paragraphs: Files of reference paragraphs, `{video: text}`; by default the references' sentences, joined.
         soda_metric: The text score inside SODA, "METEOR" or "CIDEr".
         min_seconds: Score only events of at least this length.
         max_seconds: Score only events of at most this length.
         cache: Keep METEOR's results on disk between runs.
+        confidence: The field of a predicted event that ranks its sentence in the part "support".
         **unknown: Any other name is an error, but for the settings of 0.1.
 
     Returns:
@@ -74,12 +76,10 @@ def evaluate(
         >>> result = evaluate({"version": "", "external_data": {}, "results": {"v_1": [event]}}, references)
         >>> result
         Evaluation(METEOR 40.28, SODA_c 20.83, paragraph METEOR 22.41, segments METEOR 22.41; protocol 2018, 1 videos)
-        >>> round(result.captioning.average()["Recall"], 3)
-        0.5
     """
     _refuse_unknown(unknown)
     parts = None if metrics is None else tuple(metrics)
-    settings = Settings(protocol, parts, tuple(paragraphs), soda_metric, min_seconds, max_seconds, cache)
+    settings = Settings(protocol, parts, tuple(paragraphs), soda_metric, min_seconds, max_seconds, cache, confidence)
     return evaluate_files(read_predictions(predictions), _read_all(references), settings)
 
 

@@ -171,6 +171,13 @@ def test_support_is_scored_only_where_it_is_named_and_can_be_compared() -> None:
     assert rows[0] == ["a", 1, 1, 1]
 
 
+def test_any_field_can_be_the_confidence() -> None:
+    events = [row("a man is playing a guitar", sure=0.9), row("a dog", sure=0.2)]
+    support = evaluate(predicted(a=events), CLIPS, metrics=["support"], confidence="sure").to_dict()["support"]
+    assert support["confidence"] == "sure"
+    assert support["shown"]["at_coverage"]["0.5"]["support"] == 1
+
+
 def test_a_confidence_that_is_no_number_is_an_error() -> None:
     with pytest.raises(InputError, match='event 0: "sentence_score" must be a number'):
         scores_of(predicted(a=[row("x", sentence_score="high")]))
