@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from typing import Protocol
 
 import torch
@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from densevid.model.anchors import AnchorGrid
+from densevid.model.rank_sums import sum_type
 
 Rows = Sequence[Tensor]  # one N x D tensor per head
 
@@ -141,7 +142,7 @@ class TorchPasses:
         return (rows_ND * scale_HD[head] + shift_HD[head]).to(rows_ND.dtype)
 
 
-@cache
+@lru_cache(maxsize=256)  # counts of valid rows differ from batch to batch
 def column(values: tuple[float, ...], device: torch.device, dtype: torch.dtype) -> Tensor:
     """One number per head, H x 1; kept, so that no step copies it to the device again."""
     return torch.tensor(values, device=device, dtype=dtype)[:, None]
@@ -154,8 +155,3 @@ def row_counts(rows: Rows, dtype: torch.dtype) -> Tensor:
 
 def _depthwise(memory_BDT: Tensor, kernel_KD: Tensor, stride: int) -> Tensor:
     return F.conv1d(memory_BDT, kernel_KD.T[:, None], stride=stride, groups=kernel_KD.shape[1])
-
-
-def sum_type(values: Tensor) -> torch.dtype:
-    """The precision in which to add up: float64 for float64, else float32."""
-    return torch.float64 if values.dtype == torch.float64 else torch.float32

@@ -20,14 +20,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from densevid.kernels.head_passes import Passes, Rectified, TorchPasses, column, row_counts, sum_type
+from densevid.kernels.head_passes import Passes, Rectified, TorchPasses, column, row_counts
 from densevid.model.anchors import AnchorGrid
-from densevid.model.rank_sums import rank_count, shared_mean, shared_moments, summed
+from densevid.model.proposal_decoder import AnchorHead
+from densevid.model.rank_sums import rank_count, shared_mean, shared_moments, sum_type, summed
 
 
 def passes_for(values: Tensor) -> Passes:
@@ -164,22 +165,26 @@ class _NormalisedHeads(torch.autograd.Function):
         return None, None, None, None, *rows_gradients, product, last, bias, *norm2, *later_norms
 
 
-class Head(Protocol):
-    """The modules of a proposal head, in the order in which they are applied."""
+def fast_heads(
+    memory_BTD: Tensor, heads: Sequence[AnchorHead], grid: AnchorGrid, valid_BT: Tensor | None = None
+) -> list[Tensor]:
+    """What `[head(memory) for head in heads]` gives in training mode, each B x R x A; running statistics move, too.
 
-    input_norm: nn.BatchNorm1d
-    depthwise: nn.Conv1d
-    depthwise_norm: nn.BatchNorm1d
-    pointwise: nn.Conv1d
-    pointwise_norm: nn.BatchNorm1d
-    output_norm: nn.BatchNorm1d
-    output: nn.Conv1d
-
-
-def fast_heads(memory_BTD: Tensor, heads: Sequence[Head], grid: AnchorGrid) -> list[Tensor]:
-    """What `[head(memory) for head in heads]` gives in training mode, each B x R x A; running statistics move, too."""
+    Args:
+        memory_BTD: The encoder's last layer.
+        heads: The modules, whose weights are used.
+        grid: Their kernel sizes and strides.
+        valid_BT: The first steps of each video, which batch norms count; None: all. Anchors beyond them get zeros.
+    """
+    counted = None
+    if valid_BT is not None:
+        counted = _counted_rows(valid_BT, grid)
+        if counted is None:  # a head has too few rows for statistics
+            memory_BDT = memory_BTD.transpose(1, 2)
+            within = grid.within(valid_BT.sum(dim=1), valid_BT.shape[1])
+            return [head(memory_BDT, valid_BT, within_BA) for head, within_BA in zip(heads, within, strict=True)]
     passes = passes_for(memory_BTD)
-    rows = _convolved(memory_BTD, heads, grid, passes)
+    rows = _convolved(memory_BTD, heads, grid, passes, valid_BT)
     norms = [[head.depthwise_norm, head.pointwise_norm, head.output_norm] for head in heads]
     parameters = [
         torch.stack([getattr(head_norms[place], name) for head_norms in norms])
@@ -187,6 +192,8 @@ def fast_heads(memory_BTD: Tensor, heads: Sequence[Head], grid: AnchorGrid) -> l
         for name in ("weight", "bias")
     ]
     flat = [rows_BAD.reshape(-1, rows_BAD.shape[-1]) for rows_BAD in rows]
+    if counted is not None:
+        flat = [rows_ND.index_select(0, index_N) for rows_ND, index_N in zip(flat, counted, strict=True)]
     total_H1 = summed(row_counts(flat, sum_type(memory_BTD)))
     outputs = _NormalisedHeads.apply(
         norms[0][0].eps,
@@ -202,15 +209,47 @@ def fast_heads(memory_BTD: Tensor, heads: Sequence[Head], grid: AnchorGrid) -> l
     moments = outputs[len(heads) :]
     for place in range(3):
         _move([head_norms[place] for head_norms in norms], moments[2 * place], moments[2 * place + 1], total_H1)
-    results = zip(outputs, rows, strict=False)
-    return [output_NR.view(*rows_BAD.shape[:2], -1).transpose(1, 2) for output_NR, rows_BAD in results]
+    results = list(outputs[: len(heads)])
+    if counted is not None:
+        results = [
+            output_NR.new_zeros(rows_BAD.shape[0] * rows_BAD.shape[1], output_NR.shape[1]).index_copy(
+                0, index_N, output_NR
+            )
+            for output_NR, rows_BAD, index_N in zip(results, rows, counted, strict=True)
+        ]
+    pairs = zip(results, rows, strict=True)
+    return [output_NR.view(*rows_BAD.shape[:2], -1).transpose(1, 2) for output_NR, rows_BAD in pairs]
 
 
-def _convolved(memory_BTD: Tensor, heads: Sequence[Head], grid: AnchorGrid, passes: Passes) -> tuple[Tensor, ...]:
+def _counted_rows(valid_BT: Tensor, grid: AnchorGrid) -> list[Tensor] | None:
+    """The rows (of B x A) of the anchors within each video, one tensor per head; None where some rank has too few.
+
+    It waits for the device once: how many rows there are decides the sizes of what follows.
+    """
+    counts = [grid.counts(length) for length in valid_BT.sum(dim=1).tolist()]
+    enough = all(sum(of_head) > 1 for of_head in zip(*counts, strict=True))
+    if rank_count() > 1:
+        ranks = summed(torch.tensor(float(enough), device=valid_BT.device))
+        enough = int(ranks.item()) == rank_count()
+    if not enough:
+        return None
+    anchors = grid.counts(valid_BT.shape[1])
+    return [
+        torch.cat([torch.arange(own[head]) + row * anchors[head] for row, own in enumerate(counts)]).to(
+            valid_BT.device, non_blocking=True
+        )
+        for head in range(len(anchors))
+    ]
+
+
+def _convolved(
+    memory_BTD: Tensor, heads: Sequence[AnchorHead], grid: AnchorGrid, passes: Passes, valid_BT: Tensor | None
+) -> tuple[Tensor, ...]:
     """The first batch norm, folded into the kernels, and the depthwise convolutions, each B x A x D."""
     precise = sum_type(memory_BTD)
-    variance_D, mean_D = torch.var_mean(memory_BTD.to(precise), dim=(0, 1), correction=0)
-    count_11 = column((memory_BTD.shape[0] * memory_BTD.shape[1],), memory_BTD.device, precise)
+    steps_ND = memory_BTD.flatten(0, 1) if valid_BT is None else memory_BTD[valid_BT]
+    variance_D, mean_D = torch.var_mean(steps_ND.to(precise), dim=0, correction=0)
+    count_11 = column((len(steps_ND),), memory_BTD.device, precise)
     total_11 = summed(count_11)
     mean_D, variance_D = shared_moments(mean_D, variance_D, count_11[0], total_11[0])
     gain_HD = torch.stack([head.input_norm.weight for head in heads])

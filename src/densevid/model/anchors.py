@@ -35,6 +35,14 @@ class AnchorGrid:
         sizes = zip(self.kernels, self.strides, strict=True)
         return [max(0, (steps - kernel) // stride + 1) for kernel, stride in sizes]
 
+    def within(self, lengths_B: Tensor, steps: int) -> list[Tensor]:
+        """Which of each kernel's anchors over `steps` steps end within each video: B x anchors, one per kernel."""
+        rows = zip(self.kernels, self.strides, self.counts(steps), strict=True)
+        return [
+            torch.arange(count, device=lengths_B.device) * stride + kernel <= lengths_B[:, None]
+            for kernel, stride, count in rows
+        ]
+
     def anchors(self, steps: int, device: torch.device | None = None) -> Tensor:
         """All anchors over `steps` steps as A x 2: center, length."""
         rows = zip(self.kernels, self.strides, self.counts(steps), strict=True)

@@ -11,6 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from densevid.model.rank_sums import sum_type
+
 # cuDNN's backward gives NaN with a mask and certain lengths (torch 2.11 to 2.13, pytorch issue 196678); these do not.
 TRUSTED_WITH_MASK = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
@@ -20,8 +22,9 @@ def sinusoids(positions: Tensor, width: int) -> Tensor:
 
     The shape of `positions` gains a last axis of `width`, an odd one ends with a sine; gradients flow back.
     """
-    even = torch.arange(0, width, 2, device=positions.device, dtype=torch.float32)
-    angles = positions.float()[..., None] * torch.exp(even * (-math.log(10000.0) / width))
+    precise = sum_type(positions)
+    even = torch.arange(0, width, 2, device=positions.device, dtype=precise)
+    angles = positions.to(precise)[..., None] * torch.exp(even * (-math.log(10000.0) / width))
     return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)[..., :width]
 
 

@@ -17,6 +17,7 @@ from densevid.model.caption_decoder import DecodingState, SelfAttentionDecoder
 from densevid.model.event_mask import DiscreteMask, EventMask, LearnedMask, inside, rounded_windows
 from densevid.model.input_embedding import InputEmbedding
 from densevid.model.proposal_decoder import PickedProposals, ProposalDecoder, Proposals
+from densevid.model.rank_sums import rank_count
 from densevid.model.recurrent import BiLSTMEncoder, LSTMDecoder, RecurrentState
 from densevid.model.video_encoder import Memory, SelfAttentionEncoder
 
@@ -115,7 +116,10 @@ class MaskedTransformer(nn.Module):
 
     def propose(self, video: EncodedVideo) -> Proposals:
         """A score and an interval for every anchor."""
-        return self.proposal_decoder(video.memory.last_BTD)
+        memory = video.memory
+        padded = memory.padded or rank_count() > 1  # ranks share statistics, so all of them go the same way
+        masked = self.training and padded and not self.released and self.config.model.norm_padding == "masked"
+        return self.proposal_decoder(memory.last_BTD, memory.valid_BT if masked else None)
 
     def event_mask(self, proposals: PickedProposals, steps: int, limit_P: Tensor) -> EventMask:
         """f_GM (or f_M, or the plain window) of picked proposals.

@@ -17,6 +17,11 @@ def rank_count() -> int:
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
+def sum_type(values: Tensor) -> torch.dtype:
+    """The precision in which to add up: float64 for float64, else float32."""
+    return torch.float64 if values.dtype == torch.float64 else torch.float32
+
+
 def summed(values: Tensor) -> Tensor:
     """The sum of a tensor over all ranks; its gradient is the sum of all ranks' gradients."""
     return values if rank_count() == 1 else _SumOverRanks.apply(values)

@@ -69,7 +69,7 @@ class EncoderLayer(nn.Module):
 
 
 class SelfAttentionEncoder(nn.Module):
-    """L encoding layers over the embedded video with sinusoidal positions.
+    """L encoding layers over the embedded video with sinusoidal positions; dropout follows them (Vaswani et al., 5.4).
 
     The mask multiplies the input (after the positions) and the output of every layer, so a step outside the event is a
     zero vector that still takes softmax weight, as the paper's elementwise product leaves it. Steps that are not
@@ -80,6 +80,7 @@ class SelfAttentionEncoder(nn.Module):
         self, layers: int, width: int, hidden: int, heads: int, dropout: float, *, released: bool = False
     ) -> None:
         super().__init__()
+        self.dropout = nn.Dropout(dropout)
         self.layers = nn.ModuleList(
             EncoderLayer(width, hidden, heads, dropout, released=released) for _ in range(layers)
         )
@@ -89,7 +90,7 @@ class SelfAttentionEncoder(nn.Module):
     ) -> Memory:
         """Encode the whole video, or only what an event mask lets through."""
         memory = Memory((), valid_BT, padded)
-        steps_BTD = self.place(embedded_BTD)
+        steps_BTD = self.dropout(self.place(embedded_BTD))
         kept_BT = event_mask_BT if not padded else valid_BT if event_mask_BT is None else valid_BT * event_mask_BT
         steps_BTD = _keep(steps_BTD, kept_BT)
         outputs = []
