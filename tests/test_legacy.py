@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from densevid import legacy
+from densevid.checkpoint import load_model
 from densevid.cli import main
 from densevid.config import Config, load_config
 from densevid.errors import InputError
@@ -118,3 +119,9 @@ def test_run_folders_and_checkpoints_have_present_keys() -> None:
     assert legacy.current_environment({"sittings": [first]}) == {"starts": [first]}
     assert legacy.current_environment(first) == {"starts": [first]}
     assert legacy.current_environment({}) == {}
+
+
+def test_models_and_settings_of_0_1_keep_norms_that_count_padding() -> None:
+    """0.1 had no `model.norm_padding` and counted padding."""
+    assert load_config(FROZEN / "config-0.1.toml").model.norm_padding == "counted"
+    assert load_model(FROZEN / "format-1").config.model.norm_padding == "counted"

@@ -56,14 +56,15 @@ def our_step(model: MaskedTransformer, sample: Sample) -> tuple[Predictions, Los
     targets = Targets(sample.positive, everyone, sample.targets.flip(-1), sample.negative, everyone)
     score, offsets = proposal_losses(predictions.proposals, targets, config)
     mask = mask_loss(predictions.event_mask, seen, config)
-    losses = Losses(score, offsets, mask, caption_loss(predictions.word_logits_PLV, sample.words, everyone[:, 0], config))
+    words = caption_loss(predictions.word_logits_PLV, sample.words, everyone[:, 0], config)
+    losses = Losses(score, offsets, mask, words)
     losses.total(config).backward()
     return predictions, losses
 
 
 def close(name: str, ours: Tensor, theirs: Tensor, smallest: float = 1e-12) -> None:
     assert ours.shape == theirs.shape, name
-    off, scale = float((ours - theirs).abs().max()), float(theirs.abs().max())
+    off, scale = (float(values.detach().abs().max()) for values in (ours - theirs, theirs))
     assert off <= RELATIVE * scale + smallest, f"{name}: off by {off:.2g} of {scale:.2g}"
 
 
@@ -117,7 +118,7 @@ def test_other_masks_give_other_numbers(tmp_path: Path) -> None:
     for seed in (11, 12):
         with drawn_from(DropoutMasks(seed)):
             predictions, _ = our_step(our_model(settings, weights, tmp_path), sample)
-        words.append(predictions.word_logits_PLV)
-        scores.append(predictions.proposals.logits_BA)
+        words.append(predictions.word_logits_PLV.detach())
+        scores.append(predictions.proposals.logits_BA.detach())
     for first, second in (words, scores):
         assert float((first - second).abs().max()) > 0.05 * float(first.abs().max())

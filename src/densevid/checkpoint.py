@@ -30,7 +30,7 @@ from densevid.config import Config
 from densevid.data.vocabulary import Vocabulary
 from densevid.errors import InputError
 from densevid.io import require_writable, tensor_path, toml_text
-from densevid.legacy import RENAMED_FILES, current_calibration, present_file, whole_settings
+from densevid.legacy import RENAMED_FILES, current_calibration, present_file
 from densevid.model.masked_transformer import MaskedTransformer
 from densevid.model.priors import Actionness, WordPrior
 from densevid.tracks import FeatureRecipe
@@ -279,4 +279,4 @@ def _read_config(path: Path) -> Config:
         raise InputError(
             f"{path}: model format {version}; this densevid reads format {FORMAT}, a newer one may read it"
         )
-    return Config().with_values(whole_settings(content), where=f"{path}: ")
+    return Config().with_values(content, where=f"{path}: ")

@@ -20,8 +20,6 @@ RENAMED_KEYS = {
     "training.quiet_every": "training.negatives_every",
 }
 REMOVED_KEYS = {"inference.summary_beside", "training.consensus", "training.evaluate_videos", "training.offset_beta"}
-# Settings that 0.1 did not have, with what it did: where it wrote all of its settings, these are added.
-ADDED_KEYS: dict[str, dict[str, Any]] = {"model": {"norm_padding": "counted"}}
 # Keys inside hashes that training states of 0.1 hold: with other keys a resumed run would not recognise its data.
 HASHED_EVENTS, HASHED_NEGATIVES = "told", "quiet"
 # Files and sources of generated no-event videos: a hash of this name decides which part of the split each belongs to.
@@ -72,15 +70,6 @@ def current_settings(values: Mapping[str, Any], where: str = "") -> dict[str, An
     if notes:
         report(f"{where}{'; '.join(notes)}")
     return current
-
-
-def whole_settings(values: Mapping[str, Any]) -> dict[str, Any]:
-    """All settings of a model or a run, with what version 0.1 did where it had no setting (`ADDED_KEYS`)."""
-    whole = dict(values)
-    for section, added in ADDED_KEYS.items():
-        if isinstance(entries := whole.get(section, {}), Mapping):
-            whole[section] = {**added, **entries}
-    return whole
 
 
 def present_file(folder: Path, name: str) -> Path:

@@ -8,7 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from densevid.config import Config
 from densevid.model.attention import sinusoids
+from densevid.model.masked_transformer import MaskedTransformer
 from densevid.model.video_encoder import SelfAttentionEncoder
 
 
@@ -73,3 +75,28 @@ def test_selecting_repeats_videos(encoder: SelfAttentionEncoder) -> None:
     memory = encoder(values, everywhere(values)).select(torch.tensor([1, 1, 0]))
     torch.testing.assert_close(memory.last_BTD[0], memory.last_BTD[1])
     assert memory.valid_BT.shape == (3, 5)
+
+
+@pytest.mark.parametrize("compat", ["paper", "released"])
+def test_the_input_of_the_first_layer_is_dropped_out_in_both_encodings(compat: str) -> None:
+    """After the positions and before the event mask, anew in every pass, and scaled so that the mean stays."""
+    torch.manual_seed(0)
+    model = {"width": 32, "hidden": 32, "heads": 4, "window": 40, "kernels": [2], "compat": compat, "dropout": 0.2}
+    config = Config().with_values({"model": model, "features": {"streams": ["one"], "widths": [8]}})
+    network, seen = MaskedTransformer(config, 20).train(), []
+    assert isinstance(network.encoder, SelfAttentionEncoder)
+    network.encoder.layers[0].register_forward_pre_hook(lambda layer, inputs: seen.append(inputs[0].detach()))
+    features, everywhere_BT = torch.randn(4, 40, 8), torch.ones(4, 40, dtype=torch.bool)
+    mask = (torch.arange(40) >= 10).float().expand(4, 40) * 0.5
+    videos = [network.encode(features, everywhere_BT) for _ in range(2)]
+    network.focus(videos[1], mask)
+    placed = [network.encoder.place(video.embedded_BTD).detach() for video in videos]
+    for got, whole in ((seen[0], placed[0]), (seen[1], placed[1]), (seen[2], placed[1] * mask[..., None])):
+        kept, there = got != 0, whole != 0
+        torch.testing.assert_close(got[kept], whole[kept] / 0.8)
+        assert float((kept & there).sum() / there.sum()) == pytest.approx(0.8, abs=0.03)
+    dropped = [(got == 0)[:, 10:] for got in seen]
+    assert not torch.equal(dropped[0], dropped[1]) and not torch.equal(dropped[1], dropped[2])
+    network.eval()
+    video = network.encode(features, everywhere_BT)
+    assert torch.equal(seen[3], network.encoder.place(video.embedded_BTD))

@@ -79,18 +79,16 @@ class ReleasedTraining:
         negative = torch.stack([rows[video, :, chosen] for video, chosen in enumerate(sample.negative)])
         off = positive[:, 2:].transpose(1, 2) - sample.targets
         smooth = torch.where(off.abs() < 1, off.square() / 2, off.abs() - 0.5)
-        sure = torch.cat((-positive[:, 0], negative[:, 0]), 1)  # BCE is softplus of what speaks against the truth
-        said, target = words.log_softmax(-1), sample.words[:, 1:]
+        sure = torch.cat((-positive[:, 0], negative[:, 0]), 1)  # BCE is softplus of the logit of the wrong answer
+        chances, target = words.log_softmax(-1), sample.words[:, 1:]
         losses = [
-            -said[video, place, target[video, place]]
+            -chances[video, place, target[video, place]]
             for video in range(len(target))
             for place in range(target.shape[1])
             if target[video, place] != 1
         ]
         score_loss = (1 + sure.exp()).log().mean()
-        return Trained(
-            rows, mask, encoded, words, score_loss, smooth.mean(), mask_loss, torch.stack(losses).mean()
-        )
+        return Trained(rows, mask, encoded, words, score_loss, smooth.mean(), mask_loss, torch.stack(losses).mean())
 
     def embed(self, sample: Sample) -> Tensor:
         w = self.weights

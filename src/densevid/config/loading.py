@@ -17,7 +17,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from densevid.config.schema import FeaturesConfig, InferenceConfig, ModelConfig, TrainingConfig
 from densevid.errors import InputError
 from densevid.io import hash_of, toml_text, write_text
-from densevid.legacy import ADDED_KEYS, current_settings, whole_settings
+from densevid.legacy import current_settings
 
 LEADING_POINT = r"(?<![\w.\"'])(?=\.\d)\."  # TOML wants 0.3, people write .3
 
@@ -137,14 +137,7 @@ def _read(source: str | Path) -> dict[str, Any]:
         raise InputError(f"{source}: neither a file nor a preset; presets are {', '.join(presets())}") from None
     except (OSError, ValueError, RecursionError) as error:  # ValueError: not UTF-8, not TOML, or a number too long
         raise InputError(f"{path}: not a readable TOML file ({error})") from error
-    settings = {name: section for name, section in values.items() if name not in BESIDE_SETTINGS}
-    return whole_settings(settings) if "format" in values or _is_whole(settings) else settings
-
-
-def _is_whole(settings: Mapping[str, Any]) -> bool:
-    """Whether these are all settings of a run, of this version or 0.1, rather than those that a user chose."""
-    names = {item.name for item in fields(ModelConfig)} - ADDED_KEYS["model"].keys()
-    return isinstance(model := settings.get("model"), Mapping) and names <= model.keys()
+    return {name: section for name, section in values.items() if name not in BESIDE_SETTINGS}
 
 
 def _names(section: Any) -> str:

@@ -32,9 +32,9 @@ class ModelConfig:
     proposal_head: Literal["three-layer", "procnets"] = "three-layer"  # procnets: a full convolution each
     dropout: float = 0.2  # inside the transformer, in [0, 1)
     input_dropout: float = 0.1  # of the features, in [0, 1)
-    # Whether the batch norms of the proposal heads count padding while training, as the release does, or valid steps
-    # and the anchors within them alone. With compat "released" padding is valid, so both are the same.
-    norm_padding: Literal["masked", "counted"] = "masked"
+    # What the batch norms of the proposal heads make of padding while training: counted, as in the release, or masked,
+    # so that a video's own steps and the anchors within it count alone. Compat "released" counts it either way.
+    norm_padding: Literal["counted", "masked"] = "counted"
     input_context: int = 1  # steps that the embedding of a step reads, an odd number around it; the paper: itself alone
     mask_gradient: bool = True  # false: no gradient passes through the event mask to the proposals
     word_gradient: bool = True  # false: the caption loss does not change proposals
