@@ -176,13 +176,11 @@ def fast_heads(
         grid: Their kernel sizes and strides.
         valid_BT: The first steps of each video, which batch norms count; None: all. Anchors beyond them get zeros.
     """
-    counted = None
-    if valid_BT is not None:
-        counted = _counted_rows(valid_BT, grid)
-        if counted is None:  # a head has too few rows for statistics
-            memory_BDT = memory_BTD.transpose(1, 2)
-            within = grid.within(valid_BT.sum(dim=1), valid_BT.shape[1])
-            return [head(memory_BDT, valid_BT, within_BA) for head, within_BA in zip(heads, within, strict=True)]
+    counted = None if valid_BT is None else _counted_rows(valid_BT, grid)
+    if valid_BT is not None and counted is None:  # a head has too few rows for statistics
+        memory_BDT = memory_BTD.transpose(1, 2)
+        within = grid.within(valid_BT.sum(dim=1), valid_BT.shape[1])
+        return [head(memory_BDT, valid_BT, within_BA) for head, within_BA in zip(heads, within, strict=True)]
     passes = passes_for(memory_BTD)
     rows = _convolved(memory_BTD, heads, grid, passes, valid_BT)
     norms = [[head.depthwise_norm, head.pointwise_norm, head.output_norm] for head in heads]
@@ -209,16 +207,19 @@ def fast_heads(
     moments = outputs[len(heads) :]
     for place in range(3):
         _move([head_norms[place] for head_norms in norms], moments[2 * place], moments[2 * place + 1], total_H1)
-    results = list(outputs[: len(heads)])
-    if counted is not None:
-        results = [
-            output_NR.new_zeros(rows_BAD.shape[0] * rows_BAD.shape[1], output_NR.shape[1]).index_copy(
-                0, index_N, output_NR
-            )
-            for output_NR, rows_BAD, index_N in zip(results, rows, counted, strict=True)
-        ]
-    pairs = zip(results, rows, strict=True)
+    whole = outputs[: len(heads)] if counted is None else _spread(outputs[: len(heads)], counted, rows)
+    pairs = zip(whole, rows, strict=True)
     return [output_NR.view(*rows_BAD.shape[:2], -1).transpose(1, 2) for output_NR, rows_BAD in pairs]
+
+
+def _spread(outputs: Sequence[Tensor], counted: Sequence[Tensor], rows: Sequence[Tensor]) -> list[Tensor]:
+    """The outputs of counted rows in their places among all B x A, zeros in the others."""
+    blank = [
+        output_NR.new_zeros(rows_BAD.shape[:2].numel(), output_NR.shape[1])
+        for output_NR, rows_BAD in zip(outputs, rows, strict=True)
+    ]
+    triples = zip(blank, counted, outputs, strict=True)
+    return [zeros_NR.index_copy(0, index_N, output_NR) for zeros_NR, index_N, output_NR in triples]
 
 
 def _counted_rows(valid_BT: Tensor, grid: AnchorGrid) -> list[Tensor] | None:
