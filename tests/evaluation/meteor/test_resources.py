@@ -9,7 +9,7 @@ import pytest
 
 from densevid.evaluation.meteor.normalizer import words_of
 from densevid.evaluation.meteor.resources import java_hash, word_facts
-from densevid.evaluation.meteor.stemmer import stem
+from densevid.language.stemmer import stem
 from helpers.official_jars import needs_jars, run_meteor
 from helpers.shared_captions import all_sentences
 

@@ -37,6 +37,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.timing
 def test_worker_processes_give_what_this_process_gives(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scorer_module, "LETTERS_PER_BATCH", 40)
     with MeteorScorer(cache=False) as scorer:
@@ -44,6 +45,7 @@ def test_worker_processes_give_what_this_process_gives(monkeypatch: pytest.Monke
         assert scorer._workers
 
 
+@pytest.mark.timing
 def test_a_dead_worker_is_one_line() -> None:
     worker = MeteorWorker()
     worker._process.kill()

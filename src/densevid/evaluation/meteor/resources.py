@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from densevid.errors import InputError
-from densevid.evaluation.meteor.stemmer import stem
+from densevid.language.stemmer import stem
 
 PACKAGE = "pycocoevalcap"
 KNOWN_VERSION = "1.2"

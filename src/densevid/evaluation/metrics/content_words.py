@@ -12,14 +12,8 @@ from functools import lru_cache
 
 from densevid.evaluation.meteor.normalizer import words_of
 from densevid.evaluation.meteor.resources import word_facts
+from densevid.language.words import GENERIC
 
-# Words that fit any video.
-GENERIC = frozenset(
-    (
-        *("person", "persons", "people", "peoples", "someone", "somebody", "thing", "things", "something"),
-        *("do", "does", "did", "done", "doing", "be", "am", "is", "are", "was", "were", "been", "being"),
-    )
-)
 ENOUGH_ANNOTATORS = 2
 
 _NEGATION = re.compile(r"n't\b")

@@ -1,7 +1,7 @@
 """Support: whether a person would agree with a sentence, measured by the words of the annotators of its segment.
 
 A sentence is supported if each of its content words was used by at least two annotators (`metrics.content_words`) and
-it has a verb and, unless it is marked as shortened, an object or a place (`metrics.sentence_form`). This wants many
+it has a verb and, unless it is marked as shortened, an object or a place (`language.sentence_form`). This wants many
 annotators a segment, about 20. An event is compared with the reference segment of highest IoU; one that overlaps none
 is not supported. An event without a sentence is an abstention: it is not shown, and lowers the coverage.
 
@@ -24,7 +24,7 @@ import numpy as np
 
 from densevid.evaluation.files import Booleans, EventFile, Floats, Integers, position_in, union_of_videos
 from densevid.evaluation.metrics.content_words import AnnotatorWords, tokens
-from densevid.evaluation.metrics.sentence_form import sentence_form
+from densevid.language.sentence_form import sentence_form
 
 COVERAGES = (0.5, 0.9, 1.0)
 CURVE = tuple(round(0.05 * step, 2) for step in range(1, 21))
@@ -282,7 +282,7 @@ def _supported_words(sentence: str, words: AnnotatorWords | None, shortened: boo
     """Content words that are supported, all content words, and whether the sentence is complete."""
     if not sentence:
         return 0, 0, 0
-    form = sentence_form(sentence)
+    form = sentence_form(tokens(sentence))
     supported = (words or AnnotatorWords([])).supported(sentence)
     return sum(supported), len(supported), int(form.has_verb and (shortened or form.has_object_or_place))
 

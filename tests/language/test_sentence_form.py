@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from densevid.evaluation.metrics.sentence_form import sentence_form
+from densevid.language.sentence_form import sentence_form
+from densevid.language.words import words_of
 
 COMPLETE = """\
 a man is riding a horse
@@ -77,18 +78,18 @@ def test_there_are_60_different_sentences() -> None:
 
 @pytest.mark.parametrize("sentence", COMPLETE)
 def test_a_complete_sentence_is_recognized(sentence: str) -> None:
-    form = sentence_form(sentence)
+    form = sentence_form(words_of(sentence))
     assert form.has_verb
     assert form.has_object_or_place
 
 
 @pytest.mark.parametrize("sentence", VERB_ALONE)
 def test_a_verb_without_object_or_place_is_recognized(sentence: str) -> None:
-    form = sentence_form(sentence)
+    form = sentence_form(words_of(sentence))
     assert form.has_verb
     assert not form.has_object_or_place
 
 
 @pytest.mark.parametrize("sentence", ["", "...", *NO_VERB])
 def test_a_sentence_without_verb_is_recognized(sentence: str) -> None:
-    assert not sentence_form(sentence).has_verb
+    assert not sentence_form(words_of(sentence)).has_verb

@@ -15,7 +15,7 @@ is cooking`, but not `a man in a red shirt`). It must be a content word: `is tal
 
 Limits: complements count as objects (`is very happy`), rare verbs with a plural subject are missed (`two men haggle`),
 and a noun in -s after an article may count as a verb unless a list has it (`a red sports car`). On the 60 sentences of
-`tests/evaluation/metrics/test_sentence_form.py`, for which the lists were completed, the rule makes no error; on
+`tests/language/test_sentence_form.py`, for which the lists were completed, the rule makes no error; on
 others it will.
 """
 
@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.resources import files
 
-from densevid.evaluation.metrics.content_words import is_content_word, tokens
+from densevid.language.words import is_content_word, word_set
 
 
 @dataclass(frozen=True)
@@ -36,77 +36,82 @@ class SentenceForm:
     has_object_or_place: bool
 
 
-def _set(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-AUXILIARIES = _set("is are was were am be been being gets get got")
-COPULAS = _set("is are was were am")
-ARTICLES = _set("a an the his her their its my your our this that these those some any no each every another")
-SINGULAR = _set("a an one another each every this that he she it someone somebody everyone everybody")
-PRONOUNS = _set("he she it someone somebody everyone everybody who which that")
-PREPOSITIONS = _set(
+AUXILIARIES = word_set("is are was were am be been being gets get got")
+COPULAS = word_set("is are was were am")
+ARTICLES = word_set("a an the his her their its my your our this that these those some any no each every another")
+SINGULAR = word_set("a an one another each every this that he she it someone somebody everyone everybody")
+PRONOUNS = word_set("he she it someone somebody everyone everybody who which that")
+PREPOSITIONS = word_set(
     "in on at inside outside near under over behind beside by through along across around down up into onto from with "
     "off above below between among against towards toward past for to of about before during while as"
 )
-PLACES = _set("in on at inside outside near under behind beside by along across above below between among")
-PLACE_ADVERBS = _set("outside outdoors inside indoors upstairs downstairs underwater overhead home offstage backstage")
-ADVERBS = _set(
+PLACES = word_set("in on at inside outside near under behind beside by along across above below between among")
+PLACE_ADVERBS = word_set(
+    "outside outdoors inside indoors upstairs downstairs underwater overhead home offstage backstage"
+)
+ADVERBS = word_set(
     "together away back forward forwards backward backwards around again well fast hard loud alone apart aside very so "
     "too just still not never often always then down off along by through across past here there now today n't quite "
     "really"
 )
-NOT_ING = _set(
+NOT_ING = word_set(
     "thing something anything everything nothing string king ring spring wing building ceiling clothing morning "
     "evening wedding sing bring sting swing sling lightning pudding dumpling sibling duckling earring sterling viking "
     "bling awning"
 )
-NOUN_OR_ING = _set("painting drawing meeting crossing railing icing recording writing landing parking setting")
-NOT_THIRD_PERSON = _set(
+NOUN_OR_ING = word_set("painting drawing meeting crossing railing icing recording writing landing parking setting")
+NOT_THIRD_PERSON = word_set(
     "sports clothes glasses sunglasses series news stairs pants shorts jeans scissors christmas tennis bus gas "
     "gymnastics dress glass grass chess class boss cross swiss princess waitress actress mattress fitness business "
     "wilderness mass canvas lens always towards legos boys girls mens womens ladies kids this perhaps afterwards "
     "upwards downwards forwards backwards besides famous various delicious gorgeous dangerous numerous previous serious"
 )
-PARTICIPLES = _set(
+PARTICIPLES = word_set(
     "shown made seen driven held played cut put taken eaten given hit fed built ridden thrown drawn sung done broken "
     "caught worn written read shot sold bought brought taught torn blown beaten chosen found grown hung kept laid "
     "led left lost met paid run sent set slept spun spread stuck swept tied won frozen fried"
 )
-IRREGULAR_VERBS = _set("has have had does sat ran rode sang made stood went held took ate drank threw fell drove swam")
-NOUN_OR_VERB = _set(
+IRREGULAR_VERBS = word_set(
+    "has have had does sat ran rode sang made stood went held took ate drank threw fell drove swam"
+)
+NOUN_OR_VERB = word_set(
     "bats bowls boxes cooks covers dances drinks fights films fixes grills hits hugs kisses lights looks marches "
     "paints pictures pitches plants points poses presses races rides rolls rows sails shoots shops shows slices "
     "slides steps swings talks toasts toys trains turns types views visits walks waves works"
 )
-CLOTHES = _set(
+CLOTHES = word_set(
     "shirt suit dress jacket hat coat uniform cap costume tie jeans shorts pants sweater glasses sunglasses helmet "
     "clothes outfit hoodie vest skirt mask robe apron bikini shoes boots scarf gown black white red blue green yellow "
     "orange pink purple brown gray grey middle front back background"
 )
-JOINING = _set("and while as or but then")
+JOINING = word_set("and while as or but then")
 
 
 @cache
-def _base_verbs() -> frozenset[str]:
-    return _set((files("densevid.evaluation.metrics") / "base_verbs.txt").read_text(encoding="utf-8"))
+def base_verbs() -> frozenset[str]:
+    """Verbs in their base form."""
+    return word_set((files("densevid.language") / "base_verbs.txt").read_text(encoding="utf-8"))
 
 
 @lru_cache(maxsize=1 << 16)
-def sentence_form(sentence: str) -> SentenceForm:
-    """Whether a sentence has a verb, and an object or a place.
+def sentence_form(words: tuple[str, ...]) -> SentenceForm:
+    """Whether a sentence, given by its words, has a verb, and an object or a place.
 
     Example:
-        >>> sentence_form("someone is cooking")
+        >>> sentence_form(("someone", "is", "cooking"))
         SentenceForm(has_verb=True, has_object_or_place=False)
-        >>> sentence_form("a man is riding a horse").has_object_or_place
+        >>> sentence_form(("a", "man", "is", "riding", "a", "horse")).has_object_or_place
         True
     """
-    words = tokens(sentence)
-    verb = next((place for place in (rule(words) for rule in _RULES) if place is not None), None)
+    verb = verb_place(words)
     if verb is None:
         return SentenceForm(False, False)
     return SentenceForm(True, _object_after(words, verb) or _place_before(words, verb))
+
+
+def verb_place(words: tuple[str, ...]) -> int | None:
+    """The place of the verb: of its auxiliary's main verb, or of the copula; None if no verb is found."""
+    return next((place for place in (rule(words) for rule in _RULES) if place is not None), None)
 
 
 def _with_auxiliary(words: tuple[str, ...]) -> int | None:
@@ -149,7 +154,7 @@ def _third_person_or_past(words: tuple[str, ...]) -> int | None:
 
 
 def _base_form(words: tuple[str, ...]) -> int | None:
-    verbs = _base_verbs()
+    verbs = base_verbs()
     for place, word in enumerate(words):
         before = words[place - 1] if place else ""
         if word in verbs and before not in ARTICLES and before not in PREPOSITIONS - {"to", "that"}:
@@ -214,7 +219,7 @@ def _is_third_person(word: str) -> bool:
 
 def _is_known_third_person(word: str) -> bool:
     """Whether a word is the -s form of a verb of the list and hardly ever a plural."""
-    verbs = _base_verbs()
+    verbs = base_verbs()
     bases = (word[:-1], word[:-2], word[:-3] + "y")
     return word not in NOUN_OR_VERB and any(base in verbs for base in bases)
 
