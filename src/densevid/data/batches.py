@@ -32,6 +32,8 @@ class Sample:
         segment_index_P: Which of the events the segments are.
         words_PL: Token ids of the segments' sentences.
         rows: The rows of a feature table to gather instead of `features_TF`.
+        label_N: Given labels of the last stream, -1 for none (`timelines/taught_labels.py`).
+        value_N: How far each can be trusted.
     """
 
     number_P: Tensor
@@ -42,6 +44,8 @@ class Sample:
     segment_index_P: Tensor
     words_PL: Tensor
     rows: FeatureRows | None = None
+    label_N: Tensor | None = None
+    value_N: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,10 @@ class Batch:
         padded: False if every step of every video is valid.
         clips: Single trimmed clips that are trained on for their captions alone.
         rows: Rows of the feature table on the device to gather the features from.
+        label_BN: Given labels of the last stream, -1 for none.
+        value_BN: How far each can be trusted.
+        steps_B: The length of each video, known without asking the device.
+        segments_B: How many segments each has, likewise.
     """
 
     videos: list[str]
@@ -79,6 +87,10 @@ class Batch:
     padded: bool = True
     clips: Batch | None = None
     rows: BatchRows | None = None
+    label_BN: Tensor | None = None
+    value_BN: Tensor | None = None
+    steps_B: tuple[int, ...] = ()
+    segments_B: tuple[int, ...] = ()
 
     def __len__(self) -> int:
         return len(self.sample_P)
@@ -94,6 +106,38 @@ class Batch:
     def of_segments(self, per_video: Tensor) -> Tensor:
         """Repeat a tensor with one row per video so that it has one row per segment."""
         return per_video if self.video_P is None else per_video[self.video_P]
+
+    @property
+    def segments_alike(self) -> bool:
+        """Whether every video has as many segments as the others."""
+        return len(set(self.segments_B)) == 1
+
+    def part(self, first: int, last: int) -> Batch:
+        """Some of its videos, one after the other, with their segments; padded to the longest of them."""
+        own, steps = slice(first, last), max(self.steps_B[first:last])
+        before = sum(self.segments_B[:first])
+        segments = slice(before, before + sum(self.segments_B[own]))
+
+        def cut(values: Tensor | None, rows: slice) -> Any:
+            return None if values is None else values[rows]
+
+        return Batch(
+            videos=self.videos[own],
+            features_BTF=self.features_BTF[own, :steps],
+            valid_BT=self.valid_BT[own, :steps],
+            events_BG2=self.events_BG2[own],
+            event_valid_BG=self.event_valid_BG[own],
+            sample_P=self.sample_P[segments],
+            segment_P2=self.segment_P2[segments],
+            segment_index_P=self.segment_index_P[segments],
+            words_PL=self.words_PL[segments],
+            video_P=None if self.video_P is None else self.video_P[segments] - first,
+            padded=min(self.steps_B[own]) < steps,
+            label_BN=cut(self.label_BN, own),
+            value_BN=cut(self.value_BN, own),
+            steps_B=self.steps_B[own],
+            segments_B=self.segments_B[own],
+        )
 
     def _with_tensors(self, change: Callable[[Tensor], Tensor]) -> Batch:
         clips = None if self.clips is None else self.clips._with_tensors(change)
@@ -116,6 +160,8 @@ def collate(samples: Sequence[Sample], window: int) -> Batch:
     index_P = torch.cat([sample.segment_index_P for sample in samples])
     segments_B = torch.tensor([len(sample.number_P) for sample in samples])
     row_P = torch.repeat_interleave(segments_B)
+    labels = [sample.label_N for sample in samples if sample.label_N is not None]
+    values = [sample.value_N for sample in samples if sample.value_N is not None]
     return Batch(
         videos=[sample.video for sample in samples],
         features_BTF=_padded_features(samples, window),
@@ -129,6 +175,10 @@ def collate(samples: Sequence[Sample], window: int) -> Batch:
         video_P=None if bool((segments_B == 1).all()) else row_P,
         padded=bool((steps_B < window).any()),
         rows=BatchRows.of(rows, window) if (rows := [sample.rows for sample in samples if sample.rows]) else None,
+        label_BN=torch.stack(labels) if labels else None,
+        value_BN=torch.stack(values) if values else None,
+        steps_B=tuple(sample.steps for sample in samples),
+        segments_B=tuple(len(sample.number_P) for sample in samples),
     )
 
 

@@ -176,9 +176,9 @@ def events_in_window(
     return inside_G2, kept_G, kept_G & (steps_G2[:, 1] > window)
 
 
-def encode_all(vocabulary: Vocabulary, sentences: Sequence[str], max_words: int) -> Tensor:
-    """Token ids of all sentences, N x (max_words + 1), padded with `<pad>`."""
-    rows = [vocabulary.encode(sentence, max_words) for sentence in sentences]
+def encode_all(vocabulary: Vocabulary, sentences: Sequence[str], max_words: int, style: str | None = None) -> Tensor:
+    """Token ids of all sentences, N x (max_words + 1), padded with `<pad>`; they begin with a style token if given."""
+    rows = [vocabulary.encode(sentence, max_words, style) for sentence in sentences]
     padded = [row + [PAD] * (max_words + 1 - len(row)) for row in rows]
     return torch.tensor(padded, dtype=torch.int64).reshape(-1, max_words + 1)
 

@@ -95,12 +95,16 @@ class Vocabulary:
             )
 
     @classmethod
-    def build(cls, sentences: Iterable[str], min_count: int) -> Vocabulary:
+    def build(
+        cls, sentences: Iterable[str], min_count: int, styles: Sequence[str] = (), always: Iterable[str] = ()
+    ) -> Vocabulary:
         """Build a vocabulary from captions.
 
         Args:
             sentences: The training captions.
             min_count: Words that occur less often become `<unk>`.
+            styles: Names of collections whose sentences begin with a token of their own; these come last.
+            always: Sentences whose words are known however rare they are.
 
         Returns:
             The vocabulary, the most frequent word first, words of equal frequency in alphabetical order.
@@ -110,11 +114,14 @@ class Vocabulary:
         """
         counts = Counter(token for sentence in sentences for token in tokenize(sentence))
         words = [word for word, count in counts.items() if count >= min_count]
-        if not words:
+        if words:
+            words += sorted({token for text in always for token in tokenize(text) if counts[token] < min_count})
+        else:
             raise InputError(
                 f"no word occurs {min_count} times in the training captions; lower features.min_word_count"
             )
-        return cls((*SPECIAL_TOKENS, *sorted(words, key=lambda word: (-counts[word], word))))
+        by_count = sorted(words, key=lambda word: (-counts[word], word))
+        return cls((*SPECIAL_TOKENS, *by_count, *(f"<{style}>" for style in styles)))
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -123,19 +130,26 @@ class Vocabulary:
     def _ids(self) -> dict[str, int]:
         return {token: number for number, token in reversed(list(enumerate(self.tokens)))}
 
-    def encode(self, sentence: str, max_words: int) -> list[int]:
+    @cached_property
+    def styles(self) -> dict[str, int]:
+        """The id of each style token, by the name of its collection. No word has angle brackets."""
+        own = enumerate(self.tokens[len(SPECIAL_TOKENS) :], start=len(SPECIAL_TOKENS))
+        return {token[1:-1]: number for number, token in own if token[0] == "<" and token[-1] == ">" and token[1:-1]}
+
+    def encode(self, sentence: str, max_words: int, style: str | None = None) -> list[int]:
         """Encode a sentence as `<init>`, words, `<eos>`.
 
         Args:
             sentence: The sentence.
             max_words: Tokens after `<init>` at most, `<eos>` included: what a decoder of `max_words` steps can
                 generate. Longer sentences are cut and still end in `<eos>`.
+            style: The collection whose style token stands in place of `<init>`.
 
         Returns:
             The token ids.
         """
         words = [self._ids.get(token, UNKNOWN) for token in tokenize(sentence)]
-        return [INIT, *words[: max_words - 1], EOS]
+        return [INIT if style is None else self.styles[style], *words[: max_words - 1], EOS]
 
     def decode(self, ids: Iterable[int]) -> str:
         """Decode ids up to the first `<eos>`, without special tokens."""

@@ -19,18 +19,24 @@ from densevid.model.input_embedding import InputEmbedding
 from densevid.model.proposal_decoder import PickedProposals, ProposalDecoder, Proposals
 from densevid.model.rank_sums import rank_count
 from densevid.model.recurrent import BiLSTMEncoder, LSTMDecoder, RecurrentState
+from densevid.model.tags import Tagger, Tags
 from densevid.model.video_encoder import Memory, SelfAttentionEncoder
+from densevid.model.word_likelihood import WordLikelihood
 
 
 @dataclass(frozen=True)
 class EncodedVideo:
-    """A batch of videos as the encoder leaves it: embedded once, encoded once without a mask."""
+    """A batch of videos as the encoder leaves it: embedded once, encoded once without a mask.
+
+    A model with tags keeps the features that these are predicted from.
+    """
 
     embedded_BTD: Tensor
     memory: Memory
+    features_BTF: Tensor | None = None
 
     def select(self, index_P: Tensor) -> EncodedVideo:
-        """The videos in `index_P`, one row per proposal."""
+        """The videos in `index_P`, one row per proposal, without their features."""
         return EncodedVideo(self.embedded_BTD[index_P], self.memory.select(index_P))
 
     @property
@@ -83,8 +89,17 @@ class MaskedTransformer(nn.Module):
             self.caption_decoder = LSTMDecoder(model.layers, model.width, vocabulary_size, model.dropout)
         else:
             self.caption_decoder = SelfAttentionDecoder(
-                model.layers, model.width, model.hidden, model.heads, vocabulary_size, model.dropout, released=released
+                model.layers,
+                model.width,
+                model.hidden,
+                model.heads,
+                vocabulary_size,
+                model.dropout,
+                released=released,
+                tag_streams=len(config.features.widths) if model.tags else 0,
+                copy_tags=model.copy_tags,
             )
+        self.tagger = Tagger(config.features.widths, model.tags) if model.tags else None
 
     @property
     def device(self) -> torch.device:
@@ -112,7 +127,29 @@ class MaskedTransformer(nn.Module):
             The embedded and the encoded videos.
         """
         embedded_BTD = self.input_embedding(features_BTF)
-        return EncodedVideo(embedded_BTD, self.encoder(embedded_BTD, valid_BT, padded=padded))
+        kept = None if self.tagger is None else features_BTF
+        return EncodedVideo(embedded_BTD, self.encoder(embedded_BTD, valid_BT, padded=padded), kept)
+
+    def tags(
+        self,
+        video: EncodedVideo,
+        event_mask_PT: Tensor,
+        video_P: Tensor | None = None,
+        given: tuple[Tensor, Tensor] | None = None,
+    ) -> Tags | None:
+        """The tags of events; None for a model without tags.
+
+        Args:
+            video: The videos, as `encode` returned them.
+            event_mask_PT: The mask of each event.
+            video_P: The video of each event; without it there is one event a video, in order.
+            given: Labels of the last stream and their values, for events where it is absent (while training).
+        """
+        if self.tagger is None or not sum(self.tagger.classes):
+            return None
+        assert video.features_BTF is not None
+        labels = self.tagger(video.features_BTF, event_mask_PT, video_P)
+        return self.tagger.tags(labels if given is None else self.tagger.with_given(labels, *given))
 
     def propose(self, video: EncodedVideo) -> Proposals:
         """A score and an interval for every anchor."""
@@ -152,7 +189,7 @@ class MaskedTransformer(nn.Module):
         """The mask of a given segment: P_e = 1 turns f_GM into its window."""
         return inside(rounded_windows(segments_P2, limit_P), steps)
 
-    def focus(self, video: EncodedVideo, event_mask_PT: Tensor) -> Memory:
+    def focus(self, video: EncodedVideo, event_mask_PT: Tensor, tags: Tags | None = None) -> Memory:
         """F-hat: the video encoded again under its event mask, so nothing from outside the event is left in it.
 
         A recurrent encoder has its output masked instead.
@@ -160,22 +197,41 @@ class MaskedTransformer(nn.Module):
         Args:
             video: One row per event.
             event_mask_PT: The mask of each event.
+            tags: The tags of each event, which the decoder reads beside it.
 
         Returns:
             The memory that the caption decoder reads.
         """
-        if not self.encodes_again:
-            return video.memory.masked(event_mask_PT)
         memory = video.memory
-        return self.encoder(video.embedded_BTD, memory.valid_BT, event_mask_PT, padded=memory.padded)
+        if self.encodes_again:
+            memory = self.encoder(video.embedded_BTD, memory.valid_BT, event_mask_PT, padded=memory.padded)
+        else:
+            memory = memory.masked(event_mask_PT)
+        return replace(memory, tags=tags)
 
-    def begin_caption(self, video: EncodedVideo, event_mask_PT: Tensor) -> DecodingState | RecurrentState:
+    def begin_caption(
+        self, video: EncodedVideo, event_mask_PT: Tensor, tags: Tags | None = None
+    ) -> DecodingState | RecurrentState:
         """Prepare the decoder to caption the event under the mask."""
-        return self.caption_decoder.begin(self.focus(video, event_mask_PT))
+        return self.caption_decoder.begin(self.focus(video, event_mask_PT, tags))
 
     def next_words(self, words_PL: Tensor, state: DecodingState | RecurrentState) -> Tensor:
         """Logits of the word that follows each of `words_PL`."""
         return self.caption_decoder(words_PL, state)
+
+    def likelihood(
+        self,
+        words_PL: Tensor,
+        state: DecodingState | RecurrentState,
+        target_PL: Tensor,
+        place_N: Tensor,
+        left_out: int = 0,
+    ) -> WordLikelihood:
+        """The likelihood of the words that follow, at N of the flat places."""
+        if isinstance(self.caption_decoder, SelfAttentionDecoder) and isinstance(state, DecodingState):
+            return self.caption_decoder.likelihood(words_PL, state, target_PL, place_N, left_out)
+        logits_NV = self.next_words(words_PL, state).flatten(0, 1)[place_N]
+        return WordLikelihood.of_logits(logits_NV, target_PL.flatten()[place_N], left_out)
 
     def forward(
         self,
@@ -206,7 +262,7 @@ class MaskedTransformer(nn.Module):
         shown = video if video_P is None else video.select(video_P)
         limit_P = self.window_limit(shown)
         event_mask = self.event_mask(proposals.pick(row_P, anchor_P), features_BTF.shape[1], limit_P)
-        memory = self.focus(shown, event_mask.mask_PT)
+        memory = self.focus(shown, event_mask.mask_PT, self.tags(video, event_mask.mask_PT, video_P))
         word_logits_PLV = self.next_words(words_PL, self.caption_decoder.begin(memory))
         return Predictions(proposals, event_mask, memory, word_logits_PLV)
 

@@ -158,6 +158,10 @@ class WordPrior(Fitted):
         ]
         return torch.cat(parts) @ self.words_RV
 
+    def changes(self, scores_PV: Tensor) -> Tensor:
+        """d_w of the `word_scores` of events: by how much the share of sentences with each word differs, P x V."""
+        return torch.where(self.rarity_V > 0, scores_PV / self.rarity_V.clamp(min=1e-6), 0)
+
     def fit_of_sentences(self, scores_PV: Tensor, words_PKL: Tensor) -> Tensor:
         """How well each of K sentences fits the `word_scores` of its event, P x K."""
         again_PKLL = (words_PKL[..., None] == words_PKL[..., None, :]).tril(-1)

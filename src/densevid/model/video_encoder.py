@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from densevid.model.attention import FeedForward, MultiHeadAttention, ResidualNorm, sinusoids
+from densevid.model.tags import Tags
 
 
 @dataclass(frozen=True)
@@ -16,6 +17,7 @@ class Memory:
 
     `padded = False` promises that all steps are, which attention rewards with its fastest kernels. In a packed memory
     (`kernels/packed_events.py`) a row may stand for several steps of zeros: `log_count_BT` is the log of how many.
+    `tags` are read beside the steps, by models that have them.
     """
 
     layers: tuple[Tensor, ...]
@@ -23,6 +25,7 @@ class Memory:
     padded: bool = True
     event_mask_BT: Tensor | None = None
     log_count_BT: Tensor | None = None
+    tags: Tags | None = None
 
     @property
     def last_BTD(self) -> Tensor:
@@ -38,7 +41,8 @@ class Memory:
         """The memory of the videos in `index_P`, one row per proposal."""
         layers = tuple(layer[index_P] for layer in self.layers)
         mask, log_count = (None if rows is None else rows[index_P] for rows in (self.event_mask_BT, self.log_count_BT))
-        return Memory(layers, self.valid_BT[index_P], self.padded, mask, log_count)
+        tags = None if self.tags is None else self.tags.select(index_P)
+        return Memory(layers, self.valid_BT[index_P], self.padded, mask, log_count, tags)
 
     @property
     def attended(self) -> Tensor | None:

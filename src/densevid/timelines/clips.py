@@ -3,7 +3,8 @@
 The folder holds `clips.json`, `{clip: {"split", "seconds", "captions", "source"}}`, and either `features.npy` (rows x
 width; the rows of a clip are `first_row .. first_row + rows`) or `clips/<clip>.mp4`. `source` is the video that a clip
 was cut from; parts of a split never share a source: `<split>-dev` is a tenth of the sources and `<split>-fit` the rest,
-`<split>-fold0` to `-fold4` are fifths, and `<split>-but0` to `-but4` everything except that fifth.
+`<split>-fold0` to `-fold4` are fifths, `<split>-but0` to `-but4` everything except that fifth, and `<split>-but01`
+everything except these two.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from itertools import chain, combinations
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,9 @@ DEV_SHARE = 0.1
 FOLDS = 5
 SOURCE_KEYS = ("source", "youtube")
 STREAM = "clip"
+PEAKS = "peak.npy"  # beside features.npy or above it, where that holds bytes: x = peak * (byte / 255)^2
+ROWS_AT_ONCE = 4096
+STILL_SECONDS = 0.5  # of a picture, a clip of one step
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +68,16 @@ class ClipCollection:
     extracted: FeatureSource | None = None
 
     @classmethod
-    def read(cls, folder: Path | str, *, pixels: bool = False, features: Path | None = None) -> ClipCollection:
+    def read(
+        cls, folder: Path | str, *, pixels: bool = False, features: Path | None = None, stills: bool = False
+    ) -> ClipCollection:
         """Read a collection.
 
         Args:
             folder: The folder with clips.json.
             pixels: Use the clips' videos even if there are features.
             features: Features extracted from the clips (a store or another layout), to use instead of features.npy.
+            stills: Whether clips may be pictures, which have no `seconds`.
 
         Returns:
             The collection.
@@ -81,7 +89,9 @@ class ClipCollection:
         content = read_json(folder / "clips.json")
         if not isinstance(content, dict) or not content:
             raise InputError(f"{folder / 'clips.json'}: expected {{clip: {{...}}}} with at least one clip")
-        clips = tuple(_clip(f"{folder / 'clips.json'}: {name}", name, entry) for name, entry in content.items())
+        clips = tuple(
+            _clip(f"{folder / 'clips.json'}: {name}", name, entry, stills=stills) for name, entry in content.items()
+        )
         if features is not None:
             return _with_extracted(folder, clips, open_features(features), features)
         if (folder / "features.npy").exists() and not pixels:
@@ -116,7 +126,7 @@ class ClipCollection:
         """
         if name not in self.splits():
             named = sorted({clip.split for clip in self.clips})
-            known = f"{', '.join(named)}, each also as -fit and -dev, -but0 and -fold0 to -but4 and -fold4"
+            known = f"{', '.join(named)}, each also as -fit and -dev, -fold0 to -fold4, -but0 to -but4 and -but01"
             raise InputError(f"{self.folder}: there is no split {name!r}; there are {known}")
         exact = [clip for clip in self.clips if clip.split == name]
         if exact:
@@ -188,7 +198,7 @@ def is_in_split(name: str, entry: Mapping[str, Any], split: str) -> bool:
     own, (whole, _, part) = entry.get("split"), split.rpartition("-")
     if own == split or part not in PARTS or own != whole:
         return own == split
-    return PARTS[part](Clip(name, whole, _source_of(name, entry), 1.0, ()))
+    return PARTS[part](Clip(name, whole, source_of(name, entry), 1.0, ()))
 
 
 def share_of(text: str, purpose: str) -> float:
@@ -204,39 +214,43 @@ def _is_in_fold(number: int, clip: Clip) -> bool:
     return int.from_bytes(hashlib.sha256(clip.source.encode()).digest(), "big") % FOLDS == number
 
 
-def _is_left_by_fold(number: int, clip: Clip) -> bool:
-    return not _is_in_fold(number, clip)
+def _is_in_no_fold(numbers: tuple[int, ...], clip: Clip) -> bool:
+    return not any(_is_in_fold(number, clip) for number in numbers)
 
 
 PARTS: dict[str, Callable[[Clip], bool]] = {
     "fit": lambda clip: not _is_dev(clip),
     "dev": _is_dev,
     **{f"fold{number}": partial(_is_in_fold, number) for number in range(FOLDS)},
-    **{f"but{number}": partial(_is_left_by_fold, number) for number in range(FOLDS)},
+    **{
+        f"but{''.join(map(str, left))}": partial(_is_in_no_fold, left)
+        for left in chain.from_iterable(combinations(range(FOLDS), size) for size in range(1, FOLDS))
+    },
 }
 
 
-def _clip(where: str, name: str, entry: Any) -> Clip:
+def _clip(where: str, name: str, entry: Any, *, stills: bool = False) -> Clip:
     """Check one entry of clips.json; a clip's name becomes a file name, so it must be a plain one."""
     if not re.fullmatch(r"[\w-][\w.-]*", name):
         raise InputError(f"{where}: not a usable clip name, it may hold letters, digits, '-', '_' and '.'")
     if not isinstance(entry, Mapping):
         raise InputError(f"{where}: expected an object, got {type(entry).__name__}")
     seconds, captions, split = entry.get("seconds"), entry.get("captions"), entry.get("split")
+    seconds = STILL_SECONDS if seconds is None and stills else seconds
     if not isinstance(split, str):
         raise InputError(f"{where}: needs the name of its split as text")
     if not isinstance(seconds, (int, float)) or not 0 < seconds < math.inf:
         raise InputError(f"{where}: seconds must be a positive number, got {seconds!r}")
     if not isinstance(captions, list) or not all(isinstance(caption, str) for caption in captions):
         raise InputError(f"{where}: captions must be a list of sentences")
-    source = _source_of(name, entry)
+    source = source_of(name, entry)
     first_row, rows = entry.get("first_row", 0), entry.get("rows", 0)
     if type(first_row) is not int or type(rows) is not int:
         raise InputError(f"{where}: first_row and rows must be whole numbers, got {first_row!r} and {rows!r}")
     return Clip(name, split, source, float(seconds), _sentences(captions), first_row, rows)
 
 
-def _source_of(name: str, entry: Mapping[str, Any]) -> str:
+def source_of(name: str, entry: Mapping[str, Any]) -> str:
     """The video that a clip was cut from; the clip itself if clips.json does not name one."""
     return next((str(entry[key]) for key in SOURCE_KEYS if key in entry), name)
 
@@ -247,16 +261,39 @@ def _sentences(captions: Iterable[str]) -> tuple[str, ...]:
 
 
 def _open_features(path: Path) -> FloatArray:
-    """Memory-map features.npy."""
-    try:
-        features: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise InputError(f"{path}: not a readable .npy array ({error})") from error
+    """Memory-map features.npy; bytes become half precision."""
+    features = _read_array(path)
+    if features.dtype == np.uint8 and features.ndim == 2:
+        return _from_bytes(features, path)
     if features.ndim != 2 or 0 in features.shape or not np.issubdtype(features.dtype, np.floating):
         raise InputError(
             f"{path}: must be rows x width of floating-point numbers, is {features.shape} {features.dtype}"
         )
     return np.asarray(features)  # the same mapped memory without the slower indexing of np.memmap
+
+
+def _read_array(path: Path) -> npt.NDArray[Any]:
+    try:
+        array: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise InputError(f"{path}: not a readable .npy array ({error})") from error
+    return array
+
+
+def _from_bytes(bytes_RF: npt.NDArray[np.uint8], path: Path) -> npt.NDArray[np.float16]:
+    """x = peak * (byte / 255)^2, with a peak for each feature."""
+    peaks = next((place for folder in path.parents[:2] if (place := folder / PEAKS).exists()), None)
+    if peaks is None:
+        raise InputError(f"{path}: holds bytes, which need {PEAKS} beside it or in the folder above")
+    peak_F = _read_array(peaks)
+    if peak_F.shape != bytes_RF.shape[1:] or not np.issubdtype(peak_F.dtype, np.floating):
+        raise InputError(f"{peaks}: must be {bytes_RF.shape[1]} floating-point numbers, is {peak_F.shape}")
+    shares = np.square(np.arange(256, dtype=np.float32) / 255)
+    values_RF = np.empty(bytes_RF.shape, np.float16)
+    for first in range(0, len(bytes_RF), ROWS_AT_ONCE):
+        part = slice(first, first + ROWS_AT_ONCE)
+        values_RF[part] = shares[bytes_RF[part]] * peak_F
+    return values_RF
 
 
 def _check_rows(path: Path, clips: Sequence[Clip], rows: int) -> None:

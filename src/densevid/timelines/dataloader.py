@@ -56,7 +56,7 @@ class TimelineLoader:
     ) -> None:
         self.dataset, self.size, self.shard = dataset, size, shard or Shard()
         self.workers, self.device = workers, torch.device(device)
-        self.table = DeviceFeatureTable(dataset.generator.footage, self.device) if resident else None
+        self.table = DeviceFeatureTable(dataset.footage, self.device) if resident else None
         self._batches: Iterator[Batch] = iter(())
         self._next = -1  # the step, counted from the beginning of the run, that `_batches` yields next
         for what, many in (("videos", size), ("clips beside them", dataset.clips_per_batch or self.shard.ranks)):
@@ -190,8 +190,8 @@ class _SortedBatches(Dataset[list[Batch]]):
         batch, beside = collate(samples, window), [dataset.clip(index, with_features=with_features) for index in clips]
         if not beside:
             return batch
-        steps = max(sample.steps for sample in beside)
-        return replace(batch, clips=collate(beside, self._padded_length(steps, CLIP_STEPS_APART)))
+        beside.sort(key=lambda sample: sample.steps)  # so that those of similar lengths can be encoded together
+        return replace(batch, clips=collate(beside, self._padded_length(beside[-1].steps, CLIP_STEPS_APART)))
 
     def _padded_length(self, steps: int, apart: int) -> int:
         """The next multiple of `apart`, at most the window."""

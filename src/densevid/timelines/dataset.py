@@ -24,13 +24,15 @@ from densevid.config import Config
 from densevid.data.batches import Sample
 from densevid.data.dataset import encode_all
 from densevid.data.feature_rows import FeatureRows
-from densevid.data.vocabulary import Vocabulary
+from densevid.data.vocabulary import PAD, Vocabulary
 from densevid.errors import InputError
 from densevid.io import hash_of
 from densevid.legacy import HASHED_NEGATIVES
+from densevid.timelines.captions import CaptionCollection, CaptionMixture
 from densevid.timelines.clips import Clip
 from densevid.timelines.compose import TimelineGenerator
 from densevid.timelines.footage import SHORTEST_CROP
+from densevid.timelines.taught_labels import TaughtLabels
 from densevid.tracks import FeatureRecipe, FloatArray
 from densevid.video.reduction import Reduction
 
@@ -59,12 +61,19 @@ class TimelineDataset(Dataset[Sample]):
         generator: Composes the videos.
         vocabulary: Encodes their sentences.
         config: `model.window`, `features.widths` and the settings of `training` are used.
+        captions: Further collections that `clip` draws from.
 
     Raises:
         InputError: The clips' features have other widths than the settings.
     """
 
-    def __init__(self, generator: TimelineGenerator, vocabulary: Vocabulary, config: Config) -> None:
+    def __init__(
+        self,
+        generator: TimelineGenerator,
+        vocabulary: Vocabulary,
+        config: Config,
+        captions: Sequence[CaptionCollection] = (),
+    ) -> None:
         settings = config.training
         self.generator, self.vocabulary, self.count = generator, vocabulary, settings.timelines
         self.window, self.max_words = config.model.window, settings.max_words
@@ -76,6 +85,10 @@ class TimelineDataset(Dataset[Sample]):
         widths = tuple(width for _, width in generator.collection.streams)
         if widths != config.features.widths:
             raise InputError(f"the clips' features are {widths} wide, the settings want {config.features.widths}")
+        if captions and not self.clips_per_batch:
+            raise InputError("--captions needs training.clips_per_batch, how many of their clips a step learns from")
+        self.taught: TaughtLabels | None = None  # labels of clips that lack a stream; known once the gate is fitted
+        self.mixture = CaptionMixture(self.caption_clips, generator.footage, captions, settings.own_captions)
 
     def _caption_clips(self, *, with_background: bool) -> Sequence[Clip]:
         """The clips whose captions are trained on: those that events are made of, or all of the split."""
@@ -116,6 +129,7 @@ class TimelineDataset(Dataset[Sample]):
                 "streams": collection.streams,
                 "recipe": collection.recipe.id,
                 "features": collection.fingerprint,
+                **({"captions": self.mixture.fingerprint} if self.mixture.collections else {}),
             }
         )
 
@@ -137,7 +151,14 @@ class TimelineDataset(Dataset[Sample]):
         pool = self.generator.pool
         clips = f"{len(pool.events):,} clips, {len(pool.background):,} more as background"
         clips += f", {len(pool.negatives):,} of them without captions" if self.has_negatives else ""
-        return f"timelines without end, {self.count:,} an epoch, composed of {clips}"
+        captions = ", ".join(f"{len(each.clips):,} of {each.style}" for each in self.mixture.collections)
+        beside = f"; captions of {captions}" if captions else ""
+        return f"timelines without end, {self.count:,} an epoch, composed of {clips}{beside}"
+
+    @property
+    def footage(self) -> FloatArray:
+        """The features of all clips that samples show, rows x width."""
+        return self.mixture.footage
 
     def __getitem__(self, index: int) -> Sample:
         return self.video(index)
@@ -170,23 +191,30 @@ class TimelineDataset(Dataset[Sample]):
     def clip(self, index: int, *, with_features: bool = True) -> Sample:
         """One random clip, cropped as in timelines, with up to `training.sentences_per_clip` of its captions.
 
+        It has as many rows of words for every clip, so that the sentences of a clip can read one memory; those without
+        a caption are padding, which does not count.
+
         Args:
             index: Number of the draw.
             with_features: False gives the rows of the feature table instead.
         """
         rng = np.random.default_rng((self.generator.seed, CLIP_DRAWS, index))
-        clip = self.caption_clips[int(rng.integers(len(self.caption_clips)))]
+        style, clip, first_row = self.mixture.draw(rng)
         steps = min(LONGEST_CLIP, clip.rows - int(clip.rows * (1 - SHORTEST_CROP) * rng.random()))
-        first = clip.first_row + int(rng.integers(clip.rows - steps + 1))
+        first = first_row + int(rng.integers(clip.rows - steps + 1))
         chosen = rng.permutation(len(clip.captions))[: self.sentences_per_clip]
         sentences = [clip.captions[number] for number in chosen.tolist()]
         rows = FeatureRows.between(first, first + steps)
-        sample = self._sample(index, clip.name, rows, [(0, steps)], [0] * len(sentences), sentences)
+        sample = self._sample(index, clip.name, rows, [(0, steps)], [0] * len(sentences), sentences, style)
+        sample = _with_empty_rows(sample, self.sentences_per_clip - len(sentences))
+        if self.taught is not None:
+            label_N, value_N = self.taught.draw(clip, rng) if style is not None else self.taught.none
+            sample = replace(sample, label_N=torch.from_numpy(label_N), value_N=torch.from_numpy(value_N))
         return self._with_features(sample) if with_features else sample
 
     def _with_features(self, sample: Sample) -> Sample:
         assert sample.rows is not None
-        return replace(sample, features_TF=sample.rows.blended(self.generator.footage), rows=None)
+        return replace(sample, features_TF=sample.rows.blended(self.footage), rows=None)
 
     def _sample(
         self,
@@ -196,6 +224,7 @@ class TimelineDataset(Dataset[Sample]):
         spans: Sequence[tuple[int, int]],
         chosen: list[int],
         sentences: list[str],
+        style: str | None = None,
     ) -> Sample:
         return Sample(
             number_P=index * MAX_SEGMENTS + torch.arange(len(chosen)),
@@ -205,5 +234,20 @@ class TimelineDataset(Dataset[Sample]):
             rows=rows,
             events_G2=torch.tensor(spans).float().reshape(-1, 2),
             segment_index_P=torch.tensor(chosen, dtype=torch.int64),
-            words_PL=encode_all(self.vocabulary, sentences, self.max_words),
+            words_PL=encode_all(self.vocabulary, sentences, self.max_words, style),
         )
+
+
+def _with_empty_rows(sample: Sample, count: int) -> Sample:
+    """The sample with so many segments more, whose sentences are a first word and padding."""
+    if count <= 0:
+        return sample
+    words_PL = sample.words_PL[:1].repeat(count, 1)
+    words_PL[:, 1:] = PAD
+    number_P = sample.number_P[:1] + len(sample.number_P) + torch.arange(count)
+    return replace(
+        sample,
+        number_P=torch.cat((sample.number_P, number_P)),
+        segment_index_P=torch.cat((sample.segment_index_P, sample.segment_index_P[:1].repeat(count))),
+        words_PL=torch.cat((sample.words_PL, words_PL)),
+    )
