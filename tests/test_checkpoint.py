@@ -16,6 +16,7 @@ from densevid.checkpoint import (
     CALIBRATION,
     FILES,
     REDUCTION,
+    SENTENCE_CONFIDENCE,
     WEIGHTS,
     WORD_PRIOR,
     LoadedModel,
@@ -67,7 +68,7 @@ def test_a_folder_may_hold_a_calibration(loaded: LoadedModel, tmp_path: Path) ->
 def test_an_older_model_is_replaced_and_nothing_else_is(loaded: LoadedModel, tmp_path: Path) -> None:
     folder = tmp_path / "model"
     save_model(folder, replace(loaded, calibration={"format": {"version": 1}}), {})
-    later = {REDUCTION, WORD_PRIOR, ACTIONNESS}
+    later = {REDUCTION, WORD_PRIOR, ACTIONNESS, SENTENCE_CONFIDENCE}
     assert sorted(item.name for item in folder.iterdir()) == sorted({*FILES} - later)
     save_model(folder, loaded, {"second": "time"})
     assert sorted(item.name for item in folder.iterdir()) == sorted({*FILES} - later - {CALIBRATION})

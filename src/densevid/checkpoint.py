@@ -2,8 +2,8 @@
 
 A model folder holds weights.safetensors, config.toml, vocabulary.txt and features.toml (where its features come from).
 Some files are optional: reduction.safetensors, for a model that reads reduced features, so that it can be used on any
-video file; and what is fitted after training, calibration.toml (scores to confidence), word_prior.safetensors and
-actionness.safetensors (`model/priors.py`).
+video file; and what is fitted after training, calibration.toml (scores to confidence), sentence_confidence.toml
+(`inference/sentence_confidence.py`), word_prior.safetensors and actionness.safetensors (`model/priors.py`).
 
 A folder made today loads tomorrow: `FORMAT` rises when the meaning of a file changes, and readers of old formats stay.
 Names of files that 0.1 wrote are in `legacy.py`.
@@ -15,8 +15,9 @@ import json
 import shutil
 import tempfile
 import tomllib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,12 +28,14 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from densevid.config import Config
-from densevid.data.vocabulary import Vocabulary
+from densevid.data.vocabulary import INIT, UNKNOWN, Vocabulary
 from densevid.errors import InputError
 from densevid.io import require_writable, tensor_path, toml_text
 from densevid.legacy import RENAMED_FILES, current_calibration, present_file
+from densevid.model.caption_decoder import MOST_TAG_WORDS
 from densevid.model.masked_transformer import MaskedTransformer
 from densevid.model.priors import Actionness, WordPrior
+from densevid.model.tags import Classes
 from densevid.tracks import FeatureRecipe
 
 if TYPE_CHECKING:
@@ -42,7 +45,8 @@ FORMAT = 1
 WEIGHTS, CONFIG, VOCABULARY, FEATURES = "weights.safetensors", "config.toml", "vocabulary.txt", "features.toml"
 CALIBRATION, REDUCTION = "calibration.toml", "reduction.safetensors"
 WORD_PRIOR, ACTIONNESS = "word_prior.safetensors", "actionness.safetensors"
-FILES = (WEIGHTS, CONFIG, VOCABULARY, FEATURES, CALIBRATION, REDUCTION, WORD_PRIOR, ACTIONNESS)
+SENTENCE_CONFIDENCE = "sentence_confidence.toml"
+FILES = (WEIGHTS, CONFIG, VOCABULARY, FEATURES, CALIBRATION, SENTENCE_CONFIDENCE, REDUCTION, WORD_PRIOR, ACTIONNESS)
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,7 @@ class LoadedModel:
     reduction: Reduction | None = None
     word_prior: WordPrior | None = None
     actionness: Actionness | None = None
+    sentence_confidence: Mapping[str, Any] | None = None
 
     def word_prior_on(self, device: torch.device) -> WordPrior | None:
         """The word prior on a device, if the model has one."""
@@ -131,6 +136,8 @@ def _write_files(
         (folder / FEATURES).write_text(toml_text(loaded.recipe.table), encoding="utf-8")
     if loaded.calibration is not None:
         (folder / CALIBRATION).write_text(toml_text(loaded.calibration), encoding="utf-8")
+    if loaded.sentence_confidence is not None:
+        (folder / SENTENCE_CONFIDENCE).write_text(toml_text(loaded.sentence_confidence), encoding="utf-8")
     if loaded.reduction is not None:
         loaded.reduction.save(folder / REDUCTION)
     if loaded.word_prior is not None:
@@ -179,11 +186,55 @@ def load_model(folder: Path | str, *, device: str | torch.device = "cpu", fitted
     except (OSError, SafetensorError) as error:
         raise InputError(f"{folder / WEIGHTS}: not a readable safetensors file ({error})") from error
     load_weights(model, weights, where=str(folder / WEIGHTS))
+    set_classes(model, config, vocabulary)
     reduction = _read_reduction(folder / REDUCTION, recipe)
     word_prior = _read_word_prior(present_file(folder, WORD_PRIOR), config, vocabulary) if fitted else None
     actionness = _read_actionness(present_file(folder, ACTIONNESS), config) if fitted else None
+    sentences = _read_toml(folder / SENTENCE_CONFIDENCE) if (folder / SENTENCE_CONFIDENCE).exists() and fitted else None
     network = model.to(torch.device(device))
-    return LoadedModel(network, config, vocabulary, recipe, calibration, reduction, word_prior, actionness)
+    return LoadedModel(network, config, vocabulary, recipe, calibration, reduction, word_prior, actionness, sentences)
+
+
+def set_classes(model: MaskedTransformer, config: Config, vocabulary: Vocabulary) -> None:
+    """Give a model with tags the classes of its streams, as far as their classifiers are there (`video/labels.py`)."""
+    if model.tagger is None:
+        return
+    from densevid.video import labels
+
+    classes: list[Classes | None] = []
+    for name, width in zip(config.features.streams, config.features.widths, strict=True):
+        try:
+            weight_FC, bias_C = map(torch.from_numpy, labels.classifier(name))
+        except InputError:  # another stream, or weights that are not installed: then it has no tags
+            classes.append(None)
+            continue
+        known = weight_FC.shape[0] == width
+        words_CW = class_words(labels.class_texts(name), vocabulary)
+        classes.append(Classes(weight_FC, bias_C, words_CW) if known else None)
+    model.tagger.set_classes(classes)
+
+
+def in_style(loaded: LoadedModel, style: str) -> LoadedModel:
+    """A copy of a model whose sentences are those of another collection that it learned words from.
+
+    Raises:
+        InputError: It has no such style.
+    """
+    if style not in loaded.vocabulary.styles:
+        known = ", ".join(loaded.vocabulary.styles) or "none"
+        raise InputError(f"the model has no style {style!r} (it has: {known})")
+    model = deepcopy(loaded.model)
+    with torch.no_grad():
+        weight_VD = model.caption_decoder.words.weight
+        weight_VD[INIT] = weight_VD[loaded.vocabulary.styles[style]]
+    return replace(loaded, model=model)
+
+
+def class_words(texts: Sequence[str], vocabulary: Vocabulary) -> Tensor:
+    """The words of class texts, C x W, filled up with -1; words outside the vocabulary are left out."""
+    rows = [[word for word in vocabulary.encode(text, MOST_TAG_WORDS + 1)[1:-1] if word != UNKNOWN] for text in texts]
+    longest = max(1, max(map(len, rows), default=1))
+    return torch.tensor([row + [-1] * (longest - len(row)) for row in rows], dtype=torch.long).reshape(-1, longest)
 
 
 def load_weights(

@@ -20,7 +20,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "training.md"
 BLOCKS = re.findall(r"```bash\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
 LINES = [line for block in BLOCKS for line in block.replace("\\\n", " ").splitlines() if not line.startswith("#")]
 COMPOSED = ['features.streams=["clip"]', "features.widths=[16]"]
-RUNS = {"paper", "modern", "modern-cider", "one", "clips", "mine"}
+RUNS = {"paper", "modern", "modern-cider", "one", "clips", "mine", "words"}
 COMMANDS = [shlex.split(line.partition("densevid ")[2]) for line in LINES if "densevid " in line]
 
 
@@ -43,6 +43,7 @@ def test_it_shows_one_gpu_eight_and_two_machines() -> None:
     assert [("--nnodes" in words, "--nproc-per-node" in words) for words in started] == [(False, True), (True, True)]
 
 
+@pytest.mark.timing
 def test_the_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the order of the page, each training for a step or two on a tiny network; `RUN` is one of its runs."""
     torch.set_num_threads(1)
@@ -54,6 +55,8 @@ def test_the_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         (tmp_path / name).symlink_to(tmp_path / source)
     (tmp_path / "val_store").symlink_to(tmp_path / "val_1")
     write_collection(tmp_path / "CLIPS", clips=800, splits=("train", "val"))
+    for seed, name in enumerate(("coco", "flickr8k"), start=1):
+        write_collection(tmp_path / "data" / name, clips=40, seed=seed, splits=("train",))
     assert main(["timelines", "CLIPS", "--split", "train", "--single", "--out", "clips"]) == 0
     (tmp_path / "STORE").symlink_to(tmp_path / "clips" / "features")
     sections = TINY.as_dict()

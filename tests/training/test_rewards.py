@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +21,15 @@ from densevid.errors import InputError
 from densevid.inference.search import greedy
 from densevid.model.masked_transformer import MaskedTransformer
 from densevid.model.video_encoder import Memory
-from densevid.training.rewards import Reward, documents_of, log_probabilities, reward_for, reward_loss, sample_words
+from densevid.training.rewards import (
+    END,
+    Reward,
+    documents_of,
+    log_probabilities,
+    reward_for,
+    reward_loss,
+    sample_words,
+)
 from densevid.training.sentence_scores import Words
 from examples.learn_generated_videos import RECIPE, SMALL, generate
 
@@ -45,18 +54,23 @@ def memory_of(rows: int) -> Memory:
 
 def batch_of(rows: int) -> Batch:
     nothing = torch.zeros(rows, 1)
-    return Batch(["v"] * rows, nothing, nothing, nothing, nothing, torch.arange(rows), nothing, nothing, nothing)
+    words = torch.full((rows, 1), INIT)
+    return Batch(["v"] * rows, nothing, nothing, nothing, nothing, torch.arange(rows), nothing, nothing, words)
 
 
 def worth(words: tuple[str, ...]) -> float:
-    return WORTH.get(words, 0.4)
+    return WORTH.get(tuple(word for word in words if word != END), 0.4)
 
 
-def reward() -> Reward:
+def starts(sentences: int) -> Tensor:
+    return torch.full((sentences,), INIT)
+
+
+def reward(samples: int = 1) -> Reward:
     def score(sentences: Sequence[Words], _: Sequence[int]) -> npt.NDArray[np.float64]:
         return np.array([worth(words) for words in sentences])
 
-    return Reward(score, lambda batch: [0] * len(batch), VOCABULARY, LENGTH)
+    return Reward(score, lambda batch: [0] * len(batch), VOCABULARY, LENGTH, samples)
 
 
 def every_sentence() -> Tensor:
@@ -69,7 +83,9 @@ def expected_reward(model: MaskedTransformer) -> Tensor:
     """Sum over all sentences of probability x reward, differentiably."""
     sentences = every_sentence()
     model.caption_decoder.eval()
-    logs = log_probabilities(model, model.caption_decoder.begin(memory_of(len(sentences))), sentences)
+    logs = log_probabilities(
+        model, model.caption_decoder.begin(memory_of(len(sentences))), starts(len(sentences)), sentences
+    )
     model.caption_decoder.train()
     chance = torch.where(sentences != PAD, logs, 0).sum(dim=1).exp()
     assert chance.sum().item() == pytest.approx(1, abs=1e-5)
@@ -77,12 +93,14 @@ def expected_reward(model: MaskedTransformer) -> Tensor:
 
 
 @pytest.mark.parametrize("decoder", ["self-attention", "lstm"])
-def test_its_gradient_is_that_of_the_expected_reward(decoder: str) -> None:
+@pytest.mark.parametrize("samples", [1, 4])
+def test_its_gradient_is_that_of_the_expected_reward(decoder: str, samples: int) -> None:
     model, _ = toy(decoder)
     parameters = list(model.caption_decoder.parameters())
     exact = torch.autograd.grad(expected_reward(model), parameters)
-    rows, everyone = 20_000, torch.ones(20_000, dtype=torch.bool)
-    loss = reward_loss(model, memory_of(rows), batch_of(rows), everyone, reward())
+    rows = 20_000 // samples
+    everyone = torch.ones(rows, dtype=torch.bool)
+    loss = reward_loss(model, [(memory_of(rows), batch_of(rows), everyone)], reward(samples))
     estimate = torch.autograd.grad(loss, parameters)
     ours, theirs = (torch.cat([gradient.flatten() for gradient in found]) for found in (estimate, exact))
     agreement = torch.nn.functional.cosine_similarity(-ours, theirs, dim=0)
@@ -96,7 +114,7 @@ def test_steps_raise_the_expected_reward() -> None:
     seen = [float(expected_reward(model).detach())]
     for _ in range(40):
         optimizer.zero_grad()
-        reward_loss(model, memory_of(256), batch_of(256), torch.ones(256, dtype=torch.bool), reward()).backward()
+        reward_loss(model, [(memory_of(256), batch_of(256), torch.ones(256, dtype=torch.bool))], reward()).backward()
         optimizer.step()
         seen.append(float(expected_reward(model).detach()))
     assert seen[-1] > seen[0] + 0.5 and seen[-1] > 2.5, "and ends near the best sentence, worth 3"
@@ -104,7 +122,7 @@ def test_steps_raise_the_expected_reward() -> None:
 
 def test_sentences_without_a_proposal_teach_nothing() -> None:
     model, _ = toy("lstm")
-    loss = reward_loss(model, memory_of(8), batch_of(8), torch.zeros(8, dtype=torch.bool), reward())
+    loss = reward_loss(model, [(memory_of(8), batch_of(8), torch.zeros(8, dtype=torch.bool))], reward())
     assert float(loss.detach()) == 0
     assert all(not gradient.any() for gradient in torch.autograd.grad(loss, list(model.caption_decoder.parameters())))
 
@@ -114,9 +132,11 @@ def test_words_are_drawn_with_their_own_chance(decoder: str) -> None:
     model, _ = toy(decoder)
     model.eval()
     with torch.no_grad():
-        drawn = sample_words(model, model.caption_decoder.begin(memory_of(20_000)), 20_000, LENGTH)
+        drawn = sample_words(model, model.caption_decoder.begin(memory_of(20_000)), starts(20_000), LENGTH)
         sentences = every_sentence()
-        logs = log_probabilities(model, model.caption_decoder.begin(memory_of(len(sentences))), sentences)
+        logs = log_probabilities(
+            model, model.caption_decoder.begin(memory_of(len(sentences))), starts(len(sentences)), sentences
+        )
     chances = torch.where(sentences != PAD, logs, 0).sum(dim=1).exp()
     for sentence, chance in zip(sentences, chances, strict=True):
         assert float((drawn == sentence).all(dim=1).float().mean()) == pytest.approx(float(chance), abs=0.015)
@@ -130,7 +150,27 @@ def test_the_best_sentence_is_worth_nothing_more_than_itself() -> None:
         model.caption_decoder.words.bias[4] = 1e4
     best = greedy(model, model.caption_decoder.begin(memory_of(3)), 3, LENGTH).words_PKL[:, 0]
     assert best.tolist() == [[4, 4]] * 3
-    assert float(reward_loss(model, memory_of(3), batch_of(3), torch.ones(3, dtype=torch.bool), reward()).detach()) == 0
+    assert (
+        float(reward_loss(model, [(memory_of(3), batch_of(3), torch.ones(3, dtype=torch.bool))], reward()).detach())
+        == 0
+    )
+
+
+@pytest.mark.parametrize("name", ["cider", "cider+matches"])
+def test_a_sentence_that_breaks_off_is_worth_less(name: Literal["cider", "cider+matches"]) -> None:
+    tracks, truth = generate(0, 2)
+    annotations = Annotations(truth, {}, [])
+    vocabulary = Vocabulary.build(annotations.sentences(), 1)
+    dataset = SegmentDataset(annotations, InMemoryFeatures(tracks, RECIPE), vocabulary, SMALL)
+    scores = reward_for(SMALL.with_values({"training": {"reward": name}}), dataset, vocabulary)
+    assert scores is not None
+    documents, _ = documents_of(dataset)
+    ids = vocabulary.encode(" ".join(documents[0][0]), 20)[1:]
+    whole, broken, short = (
+        torch.tensor([[*some, *[PAD] * (20 - len(some))]]) for some in (ids, ids[:-1], [*ids[:-2], EOS])
+    )
+    values = [float(scores(words, [0])) for words in (whole, broken, short)]
+    assert values[0] > values[1] and values[0] > values[2]
 
 
 def test_references_are_all_sentences_of_the_same_times() -> None:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from densevid.errors import InputError
 
+MOST_TAGS = 400  # the classes of the smallest classifier, of Kinetics
 ACTIVITYNET_KERNELS = (1, 2, 3, 4, 5, 7, 9, 11, 15, 21, 29, 41, 57, 71, 111, 161, 211, 251)
 
 
@@ -41,6 +42,10 @@ class ModelConfig:
     mask_values: Literal["sigmoid", "logits"] = "sigmoid"  # values of the learned mask; logits are the release's
     input_dropout_of: Literal["channels", "steps"] = "channels"  # what input dropout drops; steps are the release's
     focus: Literal["encode", "mask"] = "encode"  # encode the masked event again, or mask the first encoding
+    # Predicted classes of each stream (of ImageNet, of Kinetics) that the caption decoder reads and may copy the words
+    # of, for streams that have a classifier; 0: none, as in the paper.
+    tags: int = 0
+    copy_tags: bool = True  # a pointer may copy the words of tags; false: the decoder only reads them
 
     def check(self) -> None:
         """Raise on a value that no model can have."""
@@ -61,6 +66,7 @@ class ModelConfig:
             _require(0 <= getattr(self, name) < 1, f"model.{name}", getattr(self, name), "must be in [0, 1)")
         odd = self.input_context >= 1 and self.input_context % 2 == 1
         _require(odd, "model.input_context", self.input_context, "must be odd and at least 1")
+        _require(0 <= self.tags < MOST_TAGS, "model.tags", self.tags, f"must be at least 0 and below {MOST_TAGS}")
 
 
 @dataclass(frozen=True)
@@ -106,7 +112,7 @@ class TrainingConfig:
     epochs: int = 20  # passes over the segments, or over `timelines` composed videos
     batch_size: int = 56  # videos (segments if `segments_per_video` is 1) in a step, over all ranks together
     segments_per_video: int = 1  # segments of a video that are trained together and encoded once, at most
-    precision: Literal["float32", "bfloat16"] = "float32"  # bfloat16 on GPUs alone
+    precision: Literal["float32", "bfloat16"] = "float32"  # bfloat16 on GPUs, and CPUs with units for it
     ema: float = 0.0  # decay of the average of weights that is validated and saved, in [0, 1); 0: no average
     features_on_device: bool = False  # keep all features in the memory of the device
     seed: int = 0  # of weights, batches, drawn anchors and dropout
@@ -135,6 +141,11 @@ class TrainingConfig:
     clips_per_batch: int = 0  # clips beside the composed videos of a batch, whose captions are trained
     sentences_per_clip: int = 1  # captions of such a clip, at most
     clip_share: float = 0.5  # of clips in the caption loss, in [0, 1]
+    own_captions: float = 1.0  # weight of the timelines' own clips among the clips beside, with --captions
+    stream_dropout: float = 0.0  # chance that a video is read without its streams after the first, in [0, 1)
+    video_dropout: float = 0.0  # share of the clips beside that are captioned unseen, as a habit, in [0, 1)
+    # How often a clip of --captions without the last stream gets tags of it that its annotators name, in [0, 1].
+    taught_tags: float = 0.0
     channel_permuted: float = 0.0  # share of composed videos with permuted channels: they train proposals, no captions
     negatives_every: int = 13  # one composed video in so many has no events; a prime, so that no rank gets them all
 
@@ -155,14 +166,14 @@ class TrainingConfig:
         ):
             _require(getattr(self, name) > 0, f"training.{name}", getattr(self, name), "must be positive")
         weights = ("offset_weight", "mask_weight", "score_weight", "word_weight", "weight_decay")
-        counts = ("warmup_steps", "clips_per_batch", "evaluate_every", "checkpoint_every", "seed")
+        counts = ("warmup_steps", "clips_per_batch", "own_captions", "evaluate_every", "checkpoint_every", "seed")
         for name in (*weights, *counts, "plateau_patience"):
             _require(getattr(self, name) >= 0, f"training.{name}", getattr(self, name), "must not be negative")
         _require(0 <= self.plateau_factor < 1, "training.plateau_factor", self.plateau_factor, "must be in [0, 1)")
-        fractions = ("momentum", "positive_iou", "negative_iou", "clip_share", "channel_permuted")
+        fractions = ("momentum", "positive_iou", "negative_iou", "clip_share", "taught_tags", "channel_permuted")
         for name in (*fractions, "sampling_start", "sampling_step", "sampling_end"):
             _require(0 <= getattr(self, name) <= 1, f"training.{name}", getattr(self, name), "must be in [0, 1]")
-        for name in ("ema", "label_smoothing"):
+        for name in ("ema", "label_smoothing", "stream_dropout", "video_dropout"):
             _require(0 <= getattr(self, name) < 1, f"training.{name}", getattr(self, name), "must be in [0, 1)")
         pair = len(self.betas) == 2 and all(0 <= beta < 1 for beta in self.betas)
         _require(pair, "training.betas", list(self.betas), "must be two numbers in [0, 1)")
@@ -203,6 +214,9 @@ class InferenceConfig:
     # power of its probability. `length_penalty` then has no effect. 0: the likeliest.
     mbr_weight: float = 0.0
     word_prior_weight: float = 3.0  # of the word prior in that choice, if the model has one
+    # How much of its log-probability without any video a sentence loses in that choice: what is written out of habit
+    # needs evidence. For models that were trained with `training.video_dropout`.
+    habit_weight: float = 0.0
 
     mask_floor: float = 0.0  # steps whose event mask is at most this are not encoded; 0: all are
     border_reach: float = 0.0  # move each border to the strongest change within this share of the event's length
@@ -229,7 +243,7 @@ class InferenceConfig:
             *shares,
         ):
             _require(0 <= getattr(self, name) <= 1, f"inference.{name}", getattr(self, name), "must be in [0, 1]")
-        sentences = ("length_penalty", "no_repeat", "mbr_weight", "word_prior_weight")
+        sentences = ("length_penalty", "no_repeat", "mbr_weight", "word_prior_weight", "habit_weight")
         for name in ("min_before_suppression", "min_proposals", *sentences):
             _require(getattr(self, name) >= 0, f"inference.{name}", getattr(self, name), "must not be negative")
         for name in ("max_proposals", "max_words", "beam", "summary_events"):

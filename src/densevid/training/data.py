@@ -8,8 +8,8 @@ from pathlib import Path
 
 import torch
 
-from densevid.checkpoint import load_model, load_weights
-from densevid.config import Config
+from densevid.checkpoint import load_model, load_weights, set_classes
+from densevid.config import Config, FeaturesConfig
 from densevid.data.annotations import Annotations, read_annotations, split_name
 from densevid.data.dataset import SegmentDataset
 from densevid.data.layouts import open_features
@@ -18,6 +18,7 @@ from densevid.data.sources import FeatureSource
 from densevid.data.vocabulary import Vocabulary
 from densevid.errors import InputError
 from densevid.model.masked_transformer import MaskedTransformer
+from densevid.timelines.captions import CaptionCollection, CaptionFolder, read_captions
 from densevid.timelines.clips import ClipCollection
 from densevid.timelines.compose import TimelineGenerator
 from densevid.timelines.dataset import TimelineDataset
@@ -25,6 +26,7 @@ from densevid.timelines.sources import ComposedFeatures
 from densevid.training.targets import count_without_positive
 
 Report = Callable[[str], None]
+STYLE_BIAS = -30.0  # the logit of style tokens, which begin sentences and are never generated
 VALIDATION_TIMELINES, VALIDATION_ANNOTATORS = 100, 5
 
 
@@ -51,11 +53,19 @@ class ClipFiles:
     clips: Path
     split: str
     features: Path | None = None
+    captions: tuple[CaptionFolder, ...] = ()  # further clips and pictures, from which words alone are learned
 
     @property
     def paths(self) -> list[Path]:
         """Everything that is read."""
-        return [path for path in (self.clips, self.features) if path is not None]
+        captions = [folder.path for folder in self.captions]
+        return [path for path in (self.clips, self.features, *captions) if path is not None]
+
+    def caption_collections(self, generator: TimelineGenerator, features: FeaturesConfig) -> list[CaptionCollection]:
+        """The further collections, without clips of sources that the timelines' collection holds out."""
+        used = {clip.source for clip in generator.collection.split(self.split)}
+        held_out = {clip.source for clip in generator.collection.clips} - used
+        return read_captions(self.captions, features, held_out)
 
     def generator(self, seed: int) -> TimelineGenerator:
         """The timelines of a seed."""
@@ -118,8 +128,13 @@ def _training_data(
     least = config.features.min_word_count
     if isinstance(training, ClipFiles):
         generator = training.generator(config.training.seed)
-        vocabulary = vocabulary or Vocabulary.build(generator.sentences(), least)
-        return TimelineDataset(generator, vocabulary, config), vocabulary
+        captions = training.caption_collections(generator, config.features)
+        sentences = [*generator.sentences(), *(text for each in captions for text in each.sentences)]
+        styles = [each.style for each in captions if each.style]
+        vocabulary = vocabulary or Vocabulary.build(sentences, least, styles, _class_texts(config))
+        if unknown := sorted(set(styles) - vocabulary.styles.keys()):
+            raise InputError(f"--captions: the model of --from has not learned the style {unknown[0]!r}")
+        return TimelineDataset(generator, vocabulary, config, captions), vocabulary
     annotations = read_split(training, report)
     report(f"training annotations: {annotations.summary()}")
     vocabulary = vocabulary or Vocabulary.build(annotations.sentences(), least)
@@ -129,6 +144,15 @@ def _training_data(
         share = missing / len(dataset)
         report(f"{missing:,} of {len(dataset):,} segments ({share:.1%}) have no positive anchor: negatives only")
     return dataset, vocabulary
+
+
+def _class_texts(config: Config) -> list[str]:
+    """The phrases of actions, for a model with tags of them: a class may be named though no caption has its words."""
+    if not config.model.tags or "actions" not in config.features.streams:
+        return []
+    from densevid.video.labels import class_texts
+
+    return list(class_texts("actions"))
 
 
 def _validation_data(
@@ -202,6 +226,10 @@ def initial_model(config: Config, vocabulary: Vocabulary, start_from: Path | Non
     """A model with random weights of the seed, or those of the model folder `start_from`, which has the same shape."""
     torch.manual_seed(config.training.seed)
     model = MaskedTransformer(config, len(vocabulary))
+    with torch.no_grad():
+        for token in vocabulary.styles.values():
+            model.caption_decoder.words.bias[token] = STYLE_BIAS
+    set_classes(model, config, vocabulary)
     if start_from is not None:
         load_weights(model, load_model(start_from).model.state_dict(), where=str(start_from))
     return model

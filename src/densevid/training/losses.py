@@ -117,7 +117,12 @@ def caption_loss(
     loss_PL = F.cross_entropy(
         logits_PLV.flatten(0, 1).float(), next_PL.flatten(), reduction="none", label_smoothing=smoothing
     ).view_as(next_PL)
-    return _over_sequence(loss_PL, (next_PL != PAD) & present_P[:, None], config)
+    return mean_word_loss(loss_PL, words_PL, present_P, config)
+
+
+def mean_word_loss(loss_PL: Tensor, words_PL: Tensor, present_P: Tensor, config: TrainingConfig) -> Tensor:
+    """L_c from the loss of every next word, of which those that are `<pad>` or absent do not count."""
+    return _over_sequence(loss_PL, (words_PL[:, 1:] != PAD) & present_P[:, None], config)
 
 
 def _over_sequence(loss_PT: Tensor, counted_PT: Tensor, config: TrainingConfig) -> Tensor:

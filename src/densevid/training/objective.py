@@ -11,19 +11,29 @@ Where clips stand beside a batch (`training.clips_per_batch`), their captions co
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
 
 from densevid.config import Config, TrainingConfig
 from densevid.data.batches import Batch
+from densevid.data.vocabulary import PAD
+from densevid.model.caption_decoder import DecodingState
 from densevid.model.masked_transformer import MaskedTransformer
 from densevid.model.proposal_decoder import Proposals
+from densevid.model.recurrent import RecurrentState
 from densevid.model.video_encoder import Memory
-from densevid.training.losses import Losses, caption_loss, mask_loss, overlap_losses, proposal_losses
+from densevid.model.word_likelihood import counted_places
+from densevid.training.losses import Losses, caption_loss, mask_loss, mean_word_loss, overlap_losses, proposal_losses
 from densevid.training.rewards import Reward, reward_loss
 from densevid.training.targets import Targets, Truth, assign, random_keys
+
+SHORT_CLIPS = (1, 16)  # steps: pictures and storyboards are encoded apart from longer clips
 
 
 class Objective(nn.Module):
@@ -35,6 +45,7 @@ class Objective(nn.Module):
 
     def forward(self, batch: Batch, epoch: int) -> tuple[Tensor, dict[str, Tensor]]:
         """The weighted sum, and its terms by name."""
+        batch = with_dropped_streams(batch, self.config)
         total, losses = total_loss(self.model, batch, self.config, epoch, self.reward)
         return total, losses.detached()
 
@@ -85,7 +96,7 @@ def dense_losses(
     counted_PT = batch.of_segments(valid_BT) & present_P[:, None]
     mask = mask_loss(predictions.event_mask, counted_PT, config.training)
     if reward is not None and model.training:
-        words = reward_loss(model, predictions.memory, batch, present_P, reward)
+        words = reward_loss(model, [(predictions.memory, batch, present_P)], reward)
     else:
         words = _cross_entropy(model, predictions.word_logits_PLV, batch, present_P, config)
     return Losses(score, offsets, mask, words)
@@ -112,11 +123,42 @@ def clip_caption_loss(
     model: MaskedTransformer, clips: Batch, config: Config, epoch: int, reward: Reward | None = None
 ) -> Tensor:
     """The caption loss of whole clips: their mask is one everywhere, so a clip is encoded once for all its captions."""
-    memory = model.encode(clips.features_BTF.float(), model.seen(clips.valid_BT), padded=clips.padded).memory
+    parts = _of_similar_length(model, clips)
+    read = [(part, _clip_memory(model, part)) for part in parts]
     if reward is not None and model.training:
-        return reward_loss(model, memory, clips, clips.valid_BT.any(dim=1), reward)
-    memory = memory if clips.video_P is None else memory.select(clips.video_P)
-    return _caption_loss(model, memory, clips, clips.sample_P >= 0, config, epoch, None)
+        return reward_loss(model, [(memory, part, part.valid_BT.any(dim=1)) for part, memory in read], reward)
+    losses = [
+        _word_losses(model, partial(_begin_clips, model, memory, part), part, config, epoch) for part, memory in read
+    ]
+    loss_PL = torch.cat(losses)
+    return mean_word_loss(loss_PL, clips.words_PL, clips.sample_P >= 0, config.training)
+
+
+def _of_similar_length(model: MaskedTransformer, clips: Batch) -> list[Batch]:
+    """Pictures, storyboards and clips apart, where they are sorted: pictures need not be padded to the longest clip."""
+    steps_B = clips.steps_B
+    if model.released or any(before > after for before, after in pairwise(steps_B)):
+        return [clips]
+    edges = sorted({0, *(bisect_right(steps_B, longest) for longest in SHORT_CLIPS), len(steps_B)})
+    return [clips] if len(edges) < 3 else [clips.part(first, last) for first, last in pairwise(edges)]
+
+
+def _clip_memory(model: MaskedTransformer, clips: Batch) -> Memory:
+    """What the caption decoder reads of each clip."""
+    video = model.encode(clips.features_BTF.float(), model.seen(clips.valid_BT), padded=clips.padded)
+    given = None if clips.label_BN is None or clips.value_BN is None else (clips.label_BN, clips.value_BN)
+    return replace(video.memory, tags=model.tags(video, clips.valid_BT, given=given))
+
+
+def _begin_clips(model: MaskedTransformer, memory: Memory, clips: Batch) -> DecodingState | RecurrentState:
+    """The decoder before the first word of every sentence; those of a clip read one memory."""
+    if clips.video_P is None:
+        return model.caption_decoder.begin(memory)
+    if not clips.segments_alike:
+        return model.caption_decoder.begin(memory.select(clips.video_P))
+    state = model.caption_decoder.begin(memory)
+    state.branch(clips.segments_B[0])
+    return state
 
 
 def draw_targets(model: MaskedTransformer, batch: Batch, config: Config, epoch: int) -> Targets:
@@ -134,7 +176,32 @@ def segment_memory(model: MaskedTransformer, batch: Batch) -> Memory:
     video = model.encode(batch.features_BTF.float(), model.seen(batch.valid_BT), padded=batch.padded)
     shown = video if batch.video_P is None else video.select(batch.video_P)
     mask_PT = model.segment_mask(batch.segment_P2, batch.valid_BT.shape[1], model.window_limit(shown))
-    return model.focus(shown, mask_PT)
+    return model.focus(shown, mask_PT, model.tags(video, mask_PT, batch.video_P))
+
+
+def with_dropped_streams(batch: Batch, config: Config) -> Batch:
+    """The batch with streams left out by chance, as where they are absent, and some of its clips unseen.
+
+    `training.stream_dropout` leaves the first stream of a video alone; `training.video_dropout` makes all features of a
+    clip zero, so that the decoder learns what it would write of any video.
+    """
+    settings = config.training
+    clips = batch.clips and _dropped(batch.clips, config, settings.video_dropout)
+    return replace(_dropped(batch, config, 0.0), clips=clips)
+
+
+def _dropped(batch: Batch, config: Config, whole: float) -> Batch:
+    features_BTF, first = batch.features_BTF, config.features.widths[0]
+    chance = config.training.stream_dropout
+    if not features_BTF.numel() or not (chance or whole):
+        return batch
+    chance_2B = torch.rand(2, len(features_BTF), device=features_BTF.device)
+    kept_BF = features_BTF.new_ones(len(features_BTF), features_BTF.shape[2])
+    kept_BF[:, first:] = (chance_2B[0] >= chance).to(kept_BF.dtype)[:, None]
+    seen_B1 = (chance_2B[1] >= whole)[:, None]
+    kept_BF = kept_BF * seen_B1.to(kept_BF.dtype)
+    label_BN = None if batch.label_BN is None else batch.label_BN.where(seen_B1, -1)
+    return replace(batch, features_BTF=features_BTF * kept_BF[:, None], label_BN=label_BN)
 
 
 def sampling_ratio(config: TrainingConfig, epoch: int) -> float:
@@ -171,28 +238,38 @@ def _caption_loss(
 ) -> Tensor:
     """The reward of sampled captions, or the cross-entropy of the true ones with scheduled sampling."""
     if reward is not None and model.training:
-        return reward_loss(model, memory, batch, present_P, reward)
-    logits_PLV = _sampled_logits(model, memory, batch.words_PL[:, :-1], config, epoch)
-    return _cross_entropy(model, logits_PLV, batch, present_P, config)
+        return reward_loss(model, [(memory, batch, present_P)], reward)
+    loss_PL = _word_losses(model, partial(model.caption_decoder.begin, memory), batch, config, epoch)
+    return mean_word_loss(loss_PL, batch.words_PL, present_P, config.training)
 
 
-def _sampled_logits(model: MaskedTransformer, memory: Memory, words_PL: Tensor, config: Config, epoch: int) -> Tensor:
-    """Next words after the true ones; while training with scheduled sampling (Bengio et al., 2015), after mixed ones.
+def _word_losses(
+    model: MaskedTransformer,
+    begin: Callable[[], DecodingState | RecurrentState],
+    batch: Batch,
+    config: Config,
+    epoch: int,
+) -> Tensor:
+    """The loss of every next word, P x L, after the true ones; while training with scheduled sampling, mixed ones.
 
-    The words are guessed for all positions at once, then some of the true words are replaced by the guesses and the
-    decoder runs again: two parallel passes instead of one pass per word.
+    Scheduled sampling (Bengio et al., 2015): the words are guessed for all positions at once, then some of the true
+    words are replaced by the guesses and the decoder runs again: two parallel passes instead of one pass per word.
     """
-    logits_PLV = model.next_words(words_PL, model.caption_decoder.begin(memory))
+    words_PL, next_PL = batch.words_PL[:, :-1], batch.words_PL[:, 1:]
     ratio = sampling_ratio(config.training, epoch) if model.training else 0.0
-    if not ratio:
-        return logits_PLV
-    mixed_PL = mix_words(words_PL, logits_PLV.detach(), ratio)
-    return model.next_words(mixed_PL, model.caption_decoder.begin(memory))
+    if ratio:
+        words_PL = mix_words(words_PL, model.next_words(words_PL, begin()).detach(), ratio)
+    place_N = counted_places(next_PL != PAD)
+    loss_N = model.likelihood(words_PL, begin(), next_PL, place_N).loss(_smoothing(model, config))
+    return loss_N.new_zeros(next_PL.numel()).index_put((place_N,), loss_N).view_as(next_PL)
 
 
 def _cross_entropy(
     model: MaskedTransformer, logits_PLV: Tensor, batch: Batch, present_P: Tensor, config: Config
 ) -> Tensor:
+    return caption_loss(logits_PLV, batch.words_PL, present_P, config.training, _smoothing(model, config))
+
+
+def _smoothing(model: MaskedTransformer, config: Config) -> float:
     """Labels are smoothed in training alone, so that validation losses compare."""
-    smoothing = config.training.label_smoothing if model.training else 0.0
-    return caption_loss(logits_PLV, batch.words_PL, present_P, config.training, smoothing)
+    return config.training.label_smoothing if model.training else 0.0

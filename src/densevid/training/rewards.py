@@ -25,29 +25,41 @@ from densevid.model.caption_decoder import DecodingState
 from densevid.model.masked_transformer import MaskedTransformer
 from densevid.model.recurrent import RecurrentState
 from densevid.model.video_encoder import Memory
+from densevid.model.word_likelihood import counted_places
 from densevid.timelines.dataset import TimelineDataset
 from densevid.training.distributed import share_of_count
 from densevid.training.sentence_scores import Cider, WordMatches, Words
 
 Scorer = Callable[[Sequence[Words], Sequence[int]], npt.NDArray[np.float64]]
-NOT_GENERATED = [0, 1, 2]  # <unk>, <pad>, <init>
+NOT_GENERATED = 3  # the first words: <unk>, <pad>, <init>
+END = SPECIAL_TOKENS[EOS]
 MATCHES_WEIGHT = 8.0  # beside CIDEr; of 0, 4 and 8 the best METEOR on the development tenth of MSVD
 
 
 class Reward:
     """Scores generated words against the true sentences of their segment.
 
+    A sentence that ends has `END` as its last word: without it, CIDEr rewards sentences that break off ("a man in a").
+
     Args:
         score: Scores sentences against documents, as `SentenceScorer.scores`.
         documents: Gives the document of each row of a batch.
         vocabulary: The words of the ids.
         max_words: The length of sampled sentences.
+        samples: Sentences that are sampled for each event; one is compared with the greedy sentence, several with the
+            mean of the others.
     """
 
     def __init__(
-        self, score: Scorer, documents: Callable[[Batch], list[int]], vocabulary: Vocabulary, max_words: int
+        self,
+        score: Scorer,
+        documents: Callable[[Batch], list[int]],
+        vocabulary: Vocabulary,
+        max_words: int,
+        samples: int = 1,
     ) -> None:
         self.score, self.documents, self.vocabulary, self.max_words = score, documents, vocabulary, max_words
+        self.samples = samples
 
     def __call__(self, words_PL: Tensor, document_P: Sequence[int]) -> Tensor:
         """The reward of each sentence."""
@@ -55,8 +67,10 @@ class Reward:
         return torch.from_numpy(scores).float().to(words_PL.device)
 
     def _words(self, ids: list[int]) -> Words:
-        ids = ids[: ids.index(EOS)] if EOS in ids else ids
-        return tuple(self.vocabulary.tokens[number] for number in ids if number >= len(SPECIAL_TOKENS))
+        ends = EOS in ids
+        ids = ids[: ids.index(EOS)] if ends else ids
+        words = (self.vocabulary.tokens[number] for number in ids if number >= len(SPECIAL_TOKENS))
+        return (*words, END) if ends else tuple(words)
 
 
 def reward_for(config: Config, dataset: SegmentDataset | TimelineDataset, vocabulary: Vocabulary) -> Reward | None:
@@ -70,12 +84,11 @@ def reward_for(config: Config, dataset: SegmentDataset | TimelineDataset, vocabu
     if config.model.compat == "released":
         raise InputError('training.reward needs sentences that end; it does not work with model.compat = "released"')
     if isinstance(dataset, TimelineDataset):
-        documents, rows_of = _clip_documents(dataset)
-    else:
-        documents, document_N = documents_of(dataset)
+        return _clip_reward(config, dataset, vocabulary)
+    documents, document_N = documents_of(dataset)
 
-        def rows_of(batch: Batch) -> list[int]:
-            return list(document_N[batch.sample_P.cpu().numpy()].tolist())
+    def rows_of(batch: Batch) -> list[int]:
+        return list(document_N[batch.sample_P.cpu().numpy()].tolist())
 
     return Reward(_scorer(config.training.reward, documents), rows_of, vocabulary, config.training.max_words)
 
@@ -83,20 +96,45 @@ def reward_for(config: Config, dataset: SegmentDataset | TimelineDataset, vocabu
 def _scorer(reward: str, documents: Sequence[Sequence[Words]]) -> Scorer:
     """`cider+matches` balances CIDEr, which favors few safe words, with METEOR's formula, which favors many."""
     if reward == "meteor":
-        return _meteor(documents)
-    cider, matches = Cider(documents), WordMatches(documents)
+        return _without_end(_meteor(documents))
+    cider = Cider([[(*words, END) for words in document] for document in documents])
     if reward == "cider":
         return cider.scores
-    return lambda words, numbers: cider.scores(words, numbers) + MATCHES_WEIGHT * matches.scores(words, numbers)
+    matches = _without_end(WordMatches(documents).scores)
+    return lambda words, numbers: cider.scores(words, numbers) + MATCHES_WEIGHT * matches(words, numbers)
 
 
-def _clip_documents(dataset: TimelineDataset) -> tuple[list[list[Words]], Callable[[Batch], list[int]]]:
-    """With timelines only the clips beside them are rewarded; each clip is a document."""
+def _without_end(score: Scorer) -> Scorer:
+    return lambda sentences, numbers: score(
+        [words[: words.index(END)] if END in words else words for words in sentences], numbers
+    )
+
+
+def _clip_reward(config: Config, dataset: TimelineDataset, vocabulary: Vocabulary) -> Reward:
+    """With timelines only the clips beside them are rewarded; each is a document among those of its collection."""
     if not dataset.clips_per_batch:
         raise InputError("training.reward is for the clips beside the timelines: set training.clips_per_batch")
-    row = {clip.name: number for number, clip in enumerate(dataset.caption_clips)}
-    documents = [[tuple(tokenize(caption)) for caption in clip.captions] for clip in dataset.caption_clips]
-    return documents, lambda batch: [row[video] for video in batch.videos]
+    mixture, number_of, scorers, firsts = dataset.mixture, dict[tuple[int, str], int](), list[Scorer](), list[int]()
+    for style, (_, clips) in zip(mixture.styles, mixture.parts, strict=True):
+        start, first = INIT if style is None else vocabulary.styles[style], len(number_of)
+        number_of |= {(start, clip.name): first + place for place, clip in enumerate(clips)}
+        documents: list[Sequence[Words]] = [[tuple(tokenize(text)) for text in clip.captions] for clip in clips]
+        scorers.append(_scorer(config.training.reward, documents))
+        firsts.append(first)
+
+    def score(sentences: Sequence[Words], numbers: Sequence[int]) -> npt.NDArray[np.float64]:
+        number_S, score_S = np.asarray(numbers), np.zeros(len(numbers))
+        part_S = np.searchsorted(firsts, number_S, side="right") - 1
+        for part in np.unique(part_S).tolist():
+            own = np.flatnonzero(part_S == part).tolist()
+            score_S[own] = scorers[part]([sentences[row] for row in own], (number_S[own] - firsts[part]).tolist())
+        return score_S
+
+    def documents_of_batch(batch: Batch) -> list[int]:
+        pairs = zip(first_words(batch, len(batch.videos)).tolist(), batch.videos, strict=True)
+        return [number_of[start, video] for start, video in pairs]
+
+    return Reward(score, documents_of_batch, vocabulary, config.training.max_words, config.training.sentences_per_clip)
 
 
 def documents_of(dataset: SegmentDataset) -> tuple[list[list[Words]], npt.NDArray[np.int64]]:
@@ -126,59 +164,95 @@ def _meteor(documents: Sequence[Sequence[Words]]) -> Scorer:
     return score
 
 
-def reward_loss(model: MaskedTransformer, memory: Memory, batch: Batch, present_P: Tensor, reward: Reward) -> Tensor:
-    """-(r(sampled) - r(greedy)) log p(sampled), averaged over the sampled words.
+def reward_loss(model: MaskedTransformer, parts: Sequence[tuple[Memory, Batch, Tensor]], reward: Reward) -> Tensor:
+    """-(r(sampled) - r(others)) log p(sampled), averaged over the sampled words.
+
+    The others are the greedy sentence, or where K > 1 are sampled, the K - 1 other samples of the event.
 
     Args:
         model: The model; its caption decoder is in evaluation mode meanwhile.
-        memory: What the decoder reads of each of P events.
-        batch: The batch of these events, for their references.
-        present_P: Which events count.
+        parts: What the decoder reads of events, the batch of these events, for their references, and which of them
+            count.
         reward: Scores the sentences.
     """
     decoder, training = model.caption_decoder, model.caption_decoder.training
     decoder.eval()
     try:
-        with torch.no_grad():
-            sampled_PL = sample_words(model, decoder.begin(memory), len(present_P), reward.max_words)
-            greedy_PL = greedy(model, decoder.begin(memory), len(present_P), reward.max_words).words_PKL[:, 0]
-        document_P = reward.documents(batch)
-        advantage_P = reward(sampled_PL, document_P) - reward(greedy_PL, document_P)
-        log_p_PL = log_probabilities(model, decoder.begin(memory), sampled_PL)
+        losses = [_sampled_losses(model, memory, batch, present_P, reward) for memory, batch, present_P in parts]
     finally:
         decoder.train(training)
-    counted_PL = (sampled_PL != PAD) & present_P[:, None]
-    loss_PL = torch.where(counted_PL, -advantage_P[:, None] * log_p_PL, 0)
-    return loss_PL.sum() / share_of_count(counted_PL.sum())
+    loss_NL, counted_NL = (torch.cat(column) for column in zip(*losses, strict=True))
+    return loss_NL.sum() / share_of_count(counted_NL.sum())
+
+
+def _sampled_losses(
+    model: MaskedTransformer, memory: Memory, batch: Batch, present_P: Tensor, reward: Reward
+) -> tuple[Tensor, Tensor]:
+    """The loss of every sampled word, and which of them count."""
+    samples = reward.samples
+    start_N = first_words(batch, len(present_P)).repeat_interleave(samples)
+    document_N = [document for document in reward.documents(batch) for _ in range(samples)]
+    with torch.no_grad():
+        sampled_NL = sample_words(model, _begin(model, memory, samples), start_N, reward.max_words)
+        reward_N = reward(sampled_NL, document_N)
+        if samples == 1:
+            state = model.caption_decoder.begin(memory)
+            greedy_NL = greedy(model, state, len(present_P), reward.max_words).words_PKL[:, 0]
+            advantage_N = reward_N - reward(greedy_NL, document_N)
+        else:
+            of_event_PK = reward_N.view(-1, samples)
+            advantage_N = ((of_event_PK - of_event_PK.mean(dim=1, keepdim=True)) * samples / (samples - 1)).flatten()
+    counted_NL = (sampled_NL != PAD) & present_P.repeat_interleave(samples)[:, None]
+    log_p_NL = log_probabilities(model, _begin(model, memory, samples), start_N, sampled_NL)
+    return torch.where(counted_NL, -advantage_N[:, None] * log_p_NL, 0), counted_NL
+
+
+def first_words(batch: Batch, events: int) -> Tensor:
+    """What the sentences of each event begin with: `<init>`, or the style token of a clip's collection."""
+    start_N = batch.words_PL[:, 0]
+    if len(start_N) == events or batch.video_P is None:
+        return start_N
+    return start_N.new_full((events,), INIT).scatter(0, batch.video_P, start_N)
+
+
+def _begin(model: MaskedTransformer, memory: Memory, samples: int) -> DecodingState | RecurrentState:
+    state = model.caption_decoder.begin(memory)
+    state.branch(samples)
+    return state
 
 
 def sample_words(
-    model: MaskedTransformer, state: DecodingState | RecurrentState, events: int, max_words: int
+    model: MaskedTransformer, state: DecodingState | RecurrentState, start_N: Tensor, max_words: int
 ) -> Tensor:
-    """Words drawn from the model's own distribution, P x L; a sentence ends with `<eos>` and is padded from there."""
-    device = model.caption_decoder.words.weight.device
-    word_P = torch.full((events,), INIT, device=device)
-    finished_P = torch.zeros(events, dtype=torch.bool, device=device)
+    """Words drawn from the model's own distribution, N x L; a sentence ends with `<eos>` and is padded from there."""
+    word_N, finished_N = start_N, torch.zeros_like(start_N, dtype=torch.bool)
     words = []
     for _ in range(max_words):
-        logits_PV = _allowed(model.next_words(word_P[:, None], state)[:, -1])
-        drawn_P = torch.multinomial(logits_PV.softmax(dim=-1), 1).squeeze(1)
-        word_P = torch.where(finished_P, PAD, drawn_P)
-        finished_P |= word_P == EOS
-        words.append(word_P)
+        logits_NV = _allowed(model.next_words(word_N[:, None], state)[:, -1])
+        drawn_N = torch.multinomial(logits_NV.softmax(dim=-1), 1).squeeze(1)
+        word_N = torch.where(finished_N, PAD, drawn_N)
+        finished_N = finished_N | (word_N == EOS)
+        words.append(word_N)
     return torch.stack(words, dim=1)
 
 
-def log_probabilities(model: MaskedTransformer, state: DecodingState | RecurrentState, words_PL: Tensor) -> Tensor:
-    """The log-probability of each word after those before it, under the distribution that `sample_words` draws from."""
-    before_PL = torch.cat((torch.full_like(words_PL[:, :1], INIT), words_PL[:, :-1]), dim=1)
-    log_p_PLV = _allowed(model.next_words(before_PL, state)).log_softmax(dim=-1)
-    word_PL = torch.where(words_PL == PAD, EOS, words_PL)  # padding is not counted, but 0 x -inf would be NaN
-    return log_p_PLV.gather(2, word_PL[..., None]).squeeze(2)
+def log_probabilities(
+    model: MaskedTransformer, state: DecodingState | RecurrentState, start_N: Tensor, words_NL: Tensor
+) -> Tensor:
+    """The log-probability of each word after those before it, under the distribution that `sample_words` draws from.
+
+    Padding has 0.
+    """
+    before_NL = torch.cat((start_N[:, None], words_NL[:, :-1]), dim=1)
+    place_M = counted_places(words_NL != PAD)
+    target_NL = torch.where(words_NL == PAD, EOS, words_NL)  # on a GPU all places are computed
+    log_p_M = model.likelihood(before_NL, state, target_NL, place_M, NOT_GENERATED).log_p_of_the_rest_N
+    log_p_NL = log_p_M.new_zeros(words_NL.numel()).index_put((place_M,), log_p_M).view_as(words_NL)
+    return torch.where(words_NL == PAD, 0, log_p_NL)
 
 
 def _allowed(logits: Tensor) -> Tensor:
     """Logits in which special tokens but `<eos>` have no chance."""
     masked = torch.zeros(logits.shape[-1], dtype=torch.bool, device=logits.device)
-    masked[NOT_GENERATED] = True
+    masked[:NOT_GENERATED] = True
     return logits.float().masked_fill(masked, -torch.inf)

@@ -18,6 +18,7 @@ from densevid.data.vocabulary import Vocabulary
 from densevid.device import TRAINING, describe_device, resolve_device
 from densevid.errors import InputError
 from densevid.io import fingerprint
+from densevid.model.masked_transformer import MaskedTransformer
 from densevid.timelines.dataloader import TimelineLoader
 from densevid.timelines.dataset import TimelineDataset
 from densevid.training.data import ClipFiles, DataFiles, PreparedData, Report, initial_model, prepare
@@ -25,9 +26,11 @@ from densevid.training.distributed import Ranks, joined, local_rank, wait_for_al
 from densevid.training.logging import RunLog
 from densevid.training.rewards import reward_for
 from densevid.training.run_folder import RunFolder
-from densevid.training.train_state import TrainState
+from densevid.training.tag_gate import fit_tag_gate, taught_labels
+from densevid.training.train_state import TrainState, trained_in
 from densevid.training.trainer import Trainer
 from densevid.training.validation import require_scorer
+from densevid.video.labels import class_texts
 
 MOST_RESIDENT = 2**31  # bytes of clips that are kept on a GPU by default
 
@@ -88,7 +91,7 @@ def build_trainer(job: TrainingJob, ranks: Ranks, device: torch.device, report: 
     require_scorer(config.training.best_by, validated=job.validation is not None)
     data = prepare(config, job.training, job.validation, _vocabulary(folder, begun, job), report)
     loader = _training_loader(data.training, job, ranks, device)
-    state = _new_state(job, data, loader.steps(0), ranks, device)
+    state = _new_state(job, data, loader.steps(0), ranks, device, report)
     parameters = sum(parameter.numel() for parameter in state.parameters)
     report(f"{parameters / 1e6:.1f} million parameters to train, on {_device_text(device, ranks, config)}")
     wait_for_all()  # every rank has seen whether the run has begun
@@ -149,7 +152,7 @@ def footage_stays(dataset: TimelineDataset, settings: TrainingConfig, device: to
             other = "set training.features_on_device = false or training.channel_permuted = 0"
             raise InputError(f"training.features_on_device does not go with training.channel_permuted; {other}")
         return False
-    return settings.features_on_device or (device.type == "cuda" and dataset.generator.footage.nbytes <= MOST_RESIDENT)
+    return settings.features_on_device or (device.type == "cuda" and dataset.footage.nbytes <= MOST_RESIDENT)
 
 
 def _loader(
@@ -161,14 +164,30 @@ def _loader(
     return SegmentLoader(dataset, plan, share, workers=job.workers, device=device, resident=settings.features_on_device)
 
 
-def _new_state(job: TrainingJob, data: PreparedData, steps: int, ranks: Ranks, device: torch.device) -> TrainState:
+def _new_state(
+    job: TrainingJob, data: PreparedData, steps: int, ranks: Ranks, device: torch.device, report: Report
+) -> TrainState:
     """The same weights on every rank; after that every rank has random numbers of its own."""
     config = job.config
     model = initial_model(config, data.vocabulary, job.start_from).to(device)
+    if model.tagger is not None and isinstance(data.training, TimelineDataset):
+        _prepare_tags(model, data.training, config, job.start_from is None, report)
     reward = reward_for(config, data.training, data.vocabulary)
     state = TrainState(model, config, config.training.epochs * steps, ranks=ranks, reward=reward)
     torch.manual_seed(hash((config.training.seed, 0, ranks.rank)) % 2**63)
     return state
+
+
+def _prepare_tags(
+    model: MaskedTransformer, dataset: TimelineDataset, config: Config, fresh: bool, report: Report
+) -> None:
+    """Fit the gate of a fresh model, and have the dataset draw tags for clips that lack a stream."""
+    assert model.tagger is not None
+    texts = [class_texts(name) if model.tagger.classes[n] else () for n, name in enumerate(config.features.streams)]
+    for line in fit_tag_gate(model, dataset.mixture, texts) if fresh else ():
+        report(line)
+    if dataset.mixture.collections and config.training.taught_tags:
+        dataset.taught = taught_labels(model, dataset.mixture, texts, config.training.taught_tags)
 
 
 def pick_device(name: str | None) -> torch.device:
@@ -199,5 +218,5 @@ def report_out_of_memory(device: torch.device, settings: TrainingConfig) -> Iter
 
 def _device_text(device: torch.device, ranks: Ranks, config: Config) -> str:
     name = describe_device(device)
-    precision = config.training.precision if device.type == "cuda" else "float32"
+    precision = trained_in(config, device)
     return f"{ranks.count} x {name}, {precision}" if ranks.count > 1 else f"{name}, {precision}"

@@ -10,6 +10,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from densevid.config import Config
 from densevid.data.batches import Batch
+from densevid.device import has_bfloat16_instructions
 from densevid.model.masked_transformer import MaskedTransformer
 from densevid.training.distributed import Ranks, mean_over_ranks, with_synchronised_norms
 from densevid.training.loss_monitor import LossSums, SkippedSteps
@@ -92,9 +93,17 @@ class TrainState:
 
 
 def autocast(config: Config, device: torch.device) -> torch.autocast:
-    """bfloat16 where `training.precision` and the device allow it; a CPU computes in float32."""
-    wanted = config.training.precision == "bfloat16" and device.type == "cuda"
-    return torch.autocast(device.type, torch.bfloat16, enabled=wanted)
+    """bfloat16 where `training.precision` and the device allow it: a GPU, or a CPU with units for it.
+
+    Other CPUs compute in float32: there bfloat16 is emulated, and slower.
+    """
+    return torch.autocast(device.type, torch.bfloat16, enabled=trained_in(config, device) == "bfloat16")
+
+
+def trained_in(config: Config, device: torch.device) -> str:
+    """The precision of products on a device."""
+    able = device.type == "cuda" or (device.type == "cpu" and has_bfloat16_instructions())
+    return config.training.precision if able else "float32"
 
 
 def freeze_unused_parts(model: MaskedTransformer, config: Config) -> None:
