@@ -36,7 +36,7 @@ class Event:
         sentence_score: Confidence in the sentence; None if it is not known.
         full_sentence: The description before it was shortened or left out; None if `sentence` is all there is.
         shortened: Whether `sentence` was shortened.
-        sentence_model: The name of the model that wrote the sentence, if it is not the one that found the event.
+        sentence_model: The name of the model that wrote the sentence, if it is known.
 
     Raises:
         InputError: The times are negative, reversed or not finite, or the score is not finite.
@@ -72,8 +72,8 @@ class Event:
     def as_row(self) -> dict[str, Any]:
         """The event as one entry of an event file."""
         row = {"sentence": self.sentence, "timestamp": [self.start, self.end], "proposal_score": self.score}
-        known = {name: value for name in SENTENCE_FIELDS if (value := getattr(self, name)) not in (None, False)}
-        return row | known
+        more = {name: getattr(self, name) for name in SENTENCE_FIELDS}
+        return row | {name: value for name, value in more.items() if value is not None and value is not False}
 
 
 def write_events(

@@ -157,7 +157,7 @@ def test_single_clips_are_exported_with_all_their_captions(clips: Path, tmp_path
     [
         (
             ("--split", "nope"),
-            "there is no split 'nope'; there are test, train, each also as -fit and -dev, -but0 and -fold0 to -but4",
+            "there is no split 'nope'; there are test, train, each also as -fit and -dev, -fold0 to -fold4, -but0",
         ),
         (("--split", "test", "--videos", 0), "--videos must be at least 1"),
         (("--split", "test", "--seed", -1), "the seed must not be negative"),

@@ -11,6 +11,8 @@ Examples:
   densevid caption video.mp4 --top 3                             (at most 3 events, whatever their confidence)
   densevid caption video.mp4 --burn                              (an mp4 with the sentences in the pictures)
   densevid caption old.avi --web                                 (a page that plays in every browser)
+  densevid caption video.mp4 --all-words                         (what it guesses where it is not sure of a sentence)
+  densevid caption video.mp4 --fast                              (without actions: faster, with poorer sentences)
   densevid caption video.mp4 --explain                           (event masks, and the attention of each word)
   densevid caption video.mp4 --segments spans.txt                (lines of start and end; or .json, .srt, .vtt, .csv)
   densevid caption v_1.mp4 --references val_1.json --explain     (beside annotations, with the recall curve)
@@ -19,6 +21,10 @@ Examples:
 Which events: by default a summary, few events that follow each other and that the model is confident about. --top N: at
 most N events that hardly overlap, whatever their confidence (fewer where no more fit). --dense: all events, overlapping
 ones too. --segments: given spans, which have no confidence. One of the three at a time.
+
+Two confidences: that there is an event, and that its sentence is right. Of a sentence that is not sure enough a shorter
+one is shown, or none: the event is called "scene 2" then. --all-words shows the full guesses. --fast leaves out the
+actions where the model reads them; other models, feature stores and models without actions do not change.
 
 Formats: html (the page; --embed puts the video inside), vtt, srt, json (ActivityNet's form and our details), csv,
 chapters (ffmpeg's metadata and lines for a YouTube description), mp4 (with a subtitle track, or --burn; --web).
@@ -53,6 +59,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", default="html,vtt,json", metavar="A,B", help="html,vtt,srt,json,chapters,csv,mp4")
     parser.add_argument("--top", type=int, metavar="N", help="at most N events that hardly overlap")
     parser.add_argument("--dense", action="store_true", help="every event, overlapping ones too")
+    parser.add_argument("--all-words", action="store_true", help="full guesses, however unsure the sentences are")
+    parser.add_argument("--fast", action="store_true", help="leave out the actions: faster, poorer sentences")
     parser.add_argument("--segments", type=Path, metavar="FILE", help="caption these spans, propose nothing")
     parser.add_argument(
         "--model", metavar="NAME|DIR", help="an installed model or a model folder (default: the bundled one)"
@@ -82,6 +90,7 @@ def run(args: argparse.Namespace) -> ExitCode:
     try:
         _caption_all(job, args.progress, single)
         page = _write_index(job, failures) or next((f for f in job.outcomes[-1].files if f.suffix == ".html"), None)
+        _print_note(job)
         _print_files(job, page, single)
         if args.open and page:
             _open(page)
@@ -136,7 +145,7 @@ def _prepared(args: argparse.Namespace) -> tuple[CaptionJob, list[str]]:
     from densevid.pipeline.request import EventRequest, read_spans
 
     formats = chosen_formats(_formats(args))
-    request = EventRequest.of(args.top, args.dense, None if args.segments is None else ())
+    request = EventRequest.of(args.top, args.dense, None if args.segments is None else (), args.all_words)
     model = find_model(args.model)
     if args.explain:
         import matplotlib  # noqa: F401  # an error before the work
@@ -157,7 +166,8 @@ def _prepared(args: argparse.Namespace) -> tuple[CaptionJob, list[str]]:
         references=read_annotations(args.references).events if args.references else None,
         title=args.title,
     )
-    captioner = VideoCaptioner(model, device=args.device, cache=Cache(None) if args.no_cache else None)
+    cache = Cache(None) if args.no_cache else None
+    captioner = VideoCaptioner(model, device=args.device, cache=cache, fast=args.fast)
     return CaptionJob(captioner, inputs, options), refused
 
 
@@ -180,27 +190,39 @@ def _timeline(outcome: Outcome, look: Look) -> str:
     """The whole timeline of a single video; of an empty summary also how to see more."""
     from densevid.export.subtitles import clock
     from densevid.export.terminal_timeline import terminal_timeline
-    from densevid.pipeline.request import EventRequest
 
     result = outcome.result
     if result is None:
         return ""
     title = f"{printable(result.title)}, {clock(result.duration)}"
     lines = terminal_timeline(result, result.duration, look, confidence=result.request.has_confidence)
-    hint = "" if result or result.request != EventRequest() else "; --top 3 shows the best all the same"
+    hint = "" if result or not result.request.is_summary else "; --top 3 shows the best all the same"
     return f"{title}\n{lines}{hint}"
+
+
+def _print_note(job: CaptionJob) -> None:
+    """Whose the sentences are, once, below all timelines."""
+    from densevid.export.terminal_timeline import sentences_note
+
+    events = [event for outcome in job.outcomes for event in outcome.result or ()]
+    if note := sentences_note(events, job.captioner.model.name):
+        print(f"\n{note}")
 
 
 def _line(outcome: Outcome) -> str:
     """A video of several, on one line."""
+    from densevid.export.shown_sentences import shown_sentences
     from densevid.export.terminal_timeline import NOTHING
 
     name = printable(outcome.given.name)
     if outcome.result is None:
         return f"{name}: failed"
+    if not outcome.result:
+        return _fitted(f"{name}: {NOTHING}")
     count = f"{len(outcome.result)} event{'' if len(outcome.result) == 1 else 's'}"
-    best = outcome.result.best
-    return _fitted(f"{name}: {count}, {printable(best.sentence)}" if best else f"{name}: {NOTHING}")
+    pairs = zip(outcome.result, shown_sentences(outcome.result), strict=True)
+    _, sentence = max(pairs, key=lambda pair: (bool(pair[0].sentence), pair[0].score))
+    return _fitted(f"{name}: {count}, {printable(sentence)}")
 
 
 def _fitted(line: str) -> str:

@@ -7,6 +7,8 @@ restart of the server, and is removed some time after it is finished.
 Examples:
   densevid serve
   densevid serve --port 9000 --open --model runs/mine
+  densevid serve --fast                                    (without actions; a visitor may ask for them all the same)
+  densevid serve --all-words                               (full guesses where a sentence is not sure)
   densevid serve --workers 2 --max-megabytes 500 --max-minutes 30
   densevid serve --host 0.0.0.0 --allow-host captions.example.org        (everyone in reach may use it: no passwords)
 """
@@ -38,6 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=int, default=8000, metavar="N", help="port to listen at, 0 for any (8000)")
     parser.add_argument("--allow-host", action="append", default=[], metavar="NAME", help="a name this server goes by")
     parser.add_argument("--model", metavar="M", help="model to caption with, as `densevid caption --model` takes it")
+    parser.add_argument("--all-words", action="store_true", help="full guesses, where a visitor does not choose")
+    parser.add_argument("--fast", action="store_true", help="leave out actions, where a visitor does not choose")
     parser.add_argument("--work", metavar="DIR", help="folder for uploads and results (in the user's cache)")
     parser.add_argument("--workers", type=int, default=1, metavar="N", help="videos captioned at a time (1)")
     parser.add_argument("--max-waiting", type=int, default=32, metavar="N", help="videos that may wait (32)")
@@ -54,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     import starlette  # noqa: F401  # an error before anything is started
     import uvicorn  # noqa: F401
 
-    from densevid.app.settings import Settings, caption_command
+    from densevid.app.settings import Choices, Settings, caption_command
     from densevid.pipeline.model_registry import find_model
 
     if os.name != "posix":
@@ -66,7 +70,8 @@ def run(args: argparse.Namespace) -> int:
         port = listening.getsockname()[1]
         folder = Path(args.work) if args.work else default_folder(port)
         model = _model_from_anywhere(args.model)
-        settings = Settings(folder.absolute(), limits, caption_command(model))
+        choices = Choices(args.all_words, args.fast)
+        settings = Settings(folder.absolute(), limits, caption_command(model), choices)
         asyncio.run(_serve(settings, listening, args))
     print("densevid: stopped; unfinished videos are taken up at the next start", file=sys.stderr)
     return 0

@@ -12,6 +12,7 @@ without), checkpoints, model/ (the best) and model-last/.
   densevid train runs/a/config.toml --from runs/a/model --set 'training.reward="cider"' \\
       --annotations train.json --features store --out runs/a-cider
   densevid train timelines --timelines CLIPS --split train-fit --validation-split train-dev --workers 8 --out runs/clips
+  densevid train bundled --timelines CLIPS --captions coco flickr8k=0.5 --set training.clip_share=1 --out runs/words
   torchrun --nproc-per-node 8 -m densevid train activitynet --annotations train.json --features store --out runs/eight
 """
 
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,6 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     data = parser.add_argument_group("data")
     data.add_argument("--annotations", type=Path, nargs="+", metavar="FILE", help="the events to train on")
     data.add_argument("--timelines", type=Path, metavar="CLIPS", help="or: clips to compose endless timelines of")
+    captions = "beside --timelines: captioned clips or pictures to learn words from, and how often"
+    data.add_argument("--captions", nargs="+", default=[], metavar="FOLDER[=WEIGHT]", help=captions)
     data.add_argument("--split", metavar="NAME", help="the subset of the annotations, or of the feature folders")
     data.add_argument("--features", type=Path, metavar="STORE", help="feature folder, file or store")
     data.add_argument("--validation", type=Path, nargs="+", metavar="FILE", help="annotations to validate on")
@@ -91,11 +95,16 @@ def _require_positive(arguments: argparse.Namespace) -> None:
 
 def _training(arguments: argparse.Namespace) -> DataFiles | ClipFiles:
     """Annotations with features, or clips to compose timelines of."""
+    from densevid.timelines.captions import CaptionFolder
+
     if (arguments.annotations is None) == (arguments.timelines is None):
         raise InputError("give either --annotations FILE... with --features STORE, or --timelines CLIPS")
     if arguments.timelines is not None:
         _require_used(arguments)
-        return _clips(arguments, arguments.split or "train")
+        captions = tuple(CaptionFolder.parse(text) for text in arguments.captions)
+        return replace(_clips(arguments, arguments.split or "train"), captions=captions)
+    if arguments.captions:
+        raise InputError("--captions needs --timelines CLIPS, whose clips it stands beside")
     if arguments.features is None:
         raise InputError("--annotations needs --features STORE")
     return _files(arguments, arguments.annotations, arguments.features, arguments.split)

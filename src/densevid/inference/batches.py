@@ -21,6 +21,8 @@ from densevid.errors import InputError
 from densevid.events import Event
 from densevid.inference.compat import PaperBehavior
 from densevid.inference.nms import Lengths
+from densevid.inference.sentence_confidence import SentenceConfidence, ShownSentence, with_sentence_scores
+from densevid.inference.sentence_evidence import BeamEvidence, SentenceEvidence
 from densevid.tracks import Clock
 
 EVENTS_PER_BATCH = 3000  # about
@@ -51,7 +53,8 @@ class CaptionedVideo:
     `anchor_P` is the number of an anchor in the grid of the window that begins at step `first_P` (`WHOLE_VIDEO` where
     no anchor proposed the event). `score_P` is the score the event was selected by, a confidence where the model is
     calibrated; `proposal_score_P` is the network's own. `log_probability_P` is the mean over the words of a sentence.
-    `masks` has the event mask of each over the steps of its window, if masks were requested.
+    `masks` has the event mask of each over the steps of its window, if masks were requested; `evidence` what is known
+    about each sentence, if that was collected, and `confidence` the model's sentence confidence, if it has one.
     """
 
     clock: Clock
@@ -63,11 +66,19 @@ class CaptionedVideo:
     log_probability_P: npt.NDArray[np.float64]
     sentences: list[str]
     masks: list[npt.NDArray[np.float32]] = field(default_factory=list)
+    evidence: list[SentenceEvidence] = field(default_factory=list)
+    confidence: SentenceConfidence | None = None
+
+    @property
+    def shown(self) -> list[ShownSentence]:
+        """What is shown of each event; empty if the model has no sentence confidence."""
+        return [] if self.confidence is None else list(map(self.confidence.shown, self.evidence))
 
     def events(self) -> list[Event]:
-        """The same in seconds."""
+        """The same in seconds, with the full sentences."""
         rows = zip(self.clock.seconds(self.reported_P2).tolist(), self.sentences, self.score_P.tolist(), strict=True)
-        return [Event(start, end, sentence, score) for (start, end), sentence, score in rows]
+        events = [Event(start, end, sentence, score) for (start, end), sentence, score in rows]
+        return with_sentence_scores(events, self.evidence, self.confidence)
 
     def take(self, places: npt.NDArray[np.int64]) -> CaptionedVideo:
         """Some of the events, in the order of `places`."""
@@ -81,11 +92,21 @@ class CaptionedVideo:
             self.log_probability_P[places],
             [self.sentences[place] for place in places],
             [self.masks[place] for place in places] if self.masks else [],
+            [self.evidence[place] for place in places] if self.evidence else [],
+            self.confidence,
         )
 
     def by_time(self) -> CaptionedVideo:
         """The same in the order of time: by start, of two that start together the longer first."""
         return self.take(np.lexsort((-self.reported_P2[:, 1], self.reported_P2[:, 0])))
+
+
+@dataclass(frozen=True)
+class CaptionedSpans:
+    """The captions of given spans of one video: events with the full sentences, and what is known about each."""
+
+    events: list[Event]
+    evidence: list[SentenceEvidence] = field(default_factory=list)
 
 
 class Batches:
@@ -164,6 +185,7 @@ class PendingCaptions:
         words_PL: Its sentence.
         log_probability_P: The mean log-probability of a word.
         mask_PT: Its mask, if requested.
+        beams: What the confidence of its sentence follows from, if needed.
     """
 
     clocks: list[Clock]
@@ -177,6 +199,7 @@ class PendingCaptions:
     words_PL: Tensor
     log_probability_P: Tensor
     mask_PT: Tensor | None = None
+    beams: BeamEvidence | None = None
 
     @property
     def events(self) -> int:

@@ -27,6 +27,7 @@ from densevid.errors import InputError
 from densevid.events import Event
 from densevid.inference.batches import (
     Batches,
+    CaptionedSpans,
     CaptionedVideo,
     DeviceBatch,
     DeviceUploader,
@@ -41,9 +42,10 @@ from densevid.inference.nms import Choose
 from densevid.inference.proposals import ProposalBatch, ProposedBatch, event_masks
 from densevid.inference.reranking import EventFeatures, Sentences, rerank
 from densevid.inference.search import Beams
-from densevid.inference.stage_times import Stages
+from densevid.inference.sentence_confidence import SentenceConfidence, with_sentence_scores
+from densevid.inference.sentence_evidence import BeamEvidence, EvidenceTexts, SentenceEvidence
 from densevid.inference.windows import exceeds
-from densevid.progress import ProgressCallback, no_progress
+from densevid.progress import ProgressCallback, Stages, no_progress
 from densevid.tracks import FeatureTrack
 
 Segments = Sequence[tuple[float, float]]
@@ -93,6 +95,7 @@ class Captioner:
         self.steps_at_once = steps_at_once
         half = self.precision != "float32"
         caption_model = deepcopy(self.model).to(getattr(torch, self.precision)) if half else self.model
+        caption_model.tagger = self.model.tagger  # its classifiers decide, so they stay float32
         self.uploads = DeviceUploader(self.behavior, self.device)
         self.word_prior, self.actionness = loaded.word_prior_on(self.device), loaded.actionness
         self.proposal_generator, self.caption_generator = build_generators(
@@ -115,6 +118,17 @@ class Captioner:
     def calibration(self) -> Calibration | None:
         """The model's calibration, if it has one."""
         return None if self.loaded.calibration is None else Calibration.of_table(self.loaded.calibration)
+
+    @cached_property
+    def sentence_confidence(self) -> SentenceConfidence | None:
+        """The model's sentence confidence, if it has one."""
+        table = self.loaded.sentence_confidence
+        return None if table is None else SentenceConfidence.of_table(table)
+
+    @cached_property
+    def evidence_texts(self) -> EvidenceTexts:
+        """Turns evidence into words."""
+        return EvidenceTexts(self.vocabulary, self.detokenize, self.model, self.config.features.streams)
 
     def caption(self, track: FeatureTrack | ModelInput, *, choose: Choose | None = None) -> list[Event]:
         """Find and caption the events of a video, in the order of selection."""
@@ -166,13 +180,19 @@ class Captioner:
 
     @torch.inference_mode()
     def generate(
-        self, batch: ProposedBatch, *, masks: bool = False, on_progress: ProgressCallback = no_progress
+        self,
+        batch: ProposedBatch,
+        *,
+        masks: bool = False,
+        evidence: bool = False,
+        on_progress: ProgressCallback = no_progress,
     ) -> PendingCaptions:
         """Caption the events that a batch's selection keeps, without waiting for the device.
 
         Args:
             batch: What `propose` returned, its selection possibly replaced.
             masks: Whether to return the event masks.
+            evidence: Whether to collect what is known about the sentences even if the model has no confidence in them.
             on_progress: Called with ("sentences", share of them).
         """
         found, selection, uploaded = batch.found, batch.selection, batch.uploaded
@@ -185,6 +205,7 @@ class Captioner:
             mask_PT = cache(lambda: self._masks(found, video_P, anchor_P))
             beams = self.caption_generator.caption_proposals(found, video_P, anchor_P, mask_PT, on_progress)
             sentences = self._best(beams, uploaded, video_P, mask_PT)
+            known = self._known(beams, uploaded, video_P, mask_PT) if evidence or self.sentence_confidence else None
             columns = {
                 "video_P": video_P,
                 "anchor_P": anchor_P,
@@ -193,11 +214,13 @@ class Captioner:
                 "reported_P2": reported_P2,
                 "words_PL": sentences.words_PL,
                 "log_probability_P": sentences.log_probability_P,
-                **({"mask_PT": mask_PT()} if masks else {}),
             }
+            columns |= {"mask_PT": mask_PT()} if masks else {}
         with self.stages("download"):
-            on_host, arrived = _downloaded(columns)
-            return PendingCaptions(batch.clocks, batch.steps, arrived, **on_host)
+            on_host, arrived = _downloaded(columns | ({} if known is None else known.columns))
+            beams_on_host = None if known is None else BeamEvidence(**{name: on_host[name] for name in known.columns})
+            captions = {name: on_host[name] for name in columns}
+            return PendingCaptions(batch.clocks, batch.steps, arrived, **captions, beams=beams_on_host)
 
     def collect(self, pending: Iterable[PendingCaptions]) -> Iterator[CaptionedVideo]:
         """Captions as text, video by video; while a GPU works on a batch, the words of the one before become text."""
@@ -220,6 +243,12 @@ class Captioner:
         self, videos: Iterable[tuple[FeatureTrack | ModelInput, Segments]]
     ) -> Iterator[list[Event]]:
         """The captions of given spans of many videos, in their order."""
+        return (captioned.events for captioned in self.captioned_segments(videos))
+
+    def captioned_segments(
+        self, videos: Iterable[tuple[FeatureTrack | ModelInput, Segments]], *, evidence: bool = False
+    ) -> Iterator[CaptionedSpans]:
+        """The same with what is known about the sentences; see `generate` for `evidence`."""
         given: list[Segments] = []
 
         def inputs() -> Iterator[ModelInput]:
@@ -228,7 +257,7 @@ class Captioner:
                 yield self.read(track)
 
         for batch in self.batches()(inputs()):
-            yield from self._segments(batch, [given.pop(0) for _ in batch])
+            yield from self._segments(batch, [given.pop(0) for _ in batch], evidence=evidence)
 
     def batches(self) -> Batches:
         """What groups videos into batches, for one run."""
@@ -266,7 +295,18 @@ class Captioner:
     def _best(self, beams: Beams, uploaded: DeviceBatch, video_P: Tensor, masks: Callable[[], Tensor]) -> Sentences:
         with self.stages("words"):
             features = lambda: EventFeatures(uploaded.features_BTF, uploaded.lengths.steps_B, masks(), video_P)  # noqa: E731
-            return rerank(self.word_prior, beams, self.config.inference, features)
+            return rerank(self.word_prior, beams, self.config.inference, features, self.model)
+
+    def _known(self, beams: Beams, uploaded: DeviceBatch, video_P: Tensor, masks: Callable[[], Tensor]) -> BeamEvidence:
+        """What is known about the sentences of events."""
+        prior, tagger = self.word_prior, self.model.tagger
+        with self.stages("words"):
+            features_BTF, steps_B, mask_PT = uploaded.features_BTF, uploaded.lengths.steps_B, masks()
+            scores_PV = None if prior is None else prior.word_scores(features_BTF, steps_B, mask_PT, video_P)
+            change_PV = None if prior is None or scores_PV is None else prior.changes(scores_PV)
+            own_PT = mask_PT * (torch.arange(mask_PT.shape[1], device=mask_PT.device) < steps_B[video_P, None])
+            labels = tagger(features_BTF, own_PT, video_P) if tagger is not None and any(tagger.classes) else None
+            return BeamEvidence.of(beams, change_PV, labels)
 
     def _split(self, captions: PendingCaptions) -> Iterator[CaptionedVideo]:
         """The captions of a batch, one record a video."""
@@ -280,6 +320,7 @@ class Captioner:
             numbers = (captions.score_P, captions.network_P, captions.reported_P2, captions.log_probability_P)
             score, network, reported, log = (column.numpy().astype(np.float64) for column in numbers)
             mask_PT = captions.mask_PT
+            known = self._evidence(captions.beams, sentences, captions.network_P)
         for video, own in enumerate(slice(*pair) for pair in pairwise([0, *ends])):
             yield CaptionedVideo(
                 clock=captions.clocks[video],
@@ -293,10 +334,16 @@ class Captioner:
                 masks=[]
                 if mask_PT is None
                 else [row_T[: captions.steps[video]].float().numpy().copy() for row_T in mask_PT[own]],
+                evidence=known[own],
+                confidence=self.sentence_confidence,
             )
 
+    def _evidence(self, beams: BeamEvidence | None, sentences: list[str], score_P: Tensor) -> list[SentenceEvidence]:
+        """The evidence of each event, in words; nothing if none was collected."""
+        return [] if beams is None else self.evidence_texts(beams, sentences, score_P.double().tolist())
+
     @torch.inference_mode()
-    def _segments(self, inputs: list[ModelInput], segments: list[Segments]) -> list[list[Event]]:
+    def _segments(self, inputs: list[ModelInput], segments: list[Segments], *, evidence: bool) -> list[CaptionedSpans]:
         uploaded = self.uploads(inputs)
         with float32_products(exact=self.precision == "float32"):
             video = self.proposal_generator.encode(self.uploads.arrived(uploaded))
@@ -309,10 +356,18 @@ class Captioner:
             steps_P2 = torch.from_numpy(np.concatenate(in_steps)).float().to(self.device)
             steps = video.embedded_BTD.shape[1]
             mask_PT = self.model.segment_mask(steps_P2, steps, uploaded.lengths.steps_B[video_P].float())
-            sentences = self._best(self.caption_generator(video, mask_PT, video_P), uploaded, video_P, lambda: mask_PT)
+            beams, masks = self.caption_generator(video, mask_PT, video_P), lambda: mask_PT
+            sentences = self._best(beams, uploaded, video_P, masks)
+            known = self._known(beams, uploaded, video_P, masks) if evidence or self.sentence_confidence else None
         require_numbers(sentences.log_probability_P, self.precision)
-        texts = iter(self.detokenize(sentences.words_PL.cpu()))
-        return [[Event(start, end, next(texts)) for start, end in spans] for spans in segments]
+        texts = self.detokenize(sentences.words_PL.cpu())
+        on_host = None if known is None else known.cpu()
+        about = self._evidence(on_host, texts, torch.ones(len(texts)))
+        spans = chain.from_iterable(segments)
+        events = [Event(start, end, text) for (start, end), text in zip(spans, texts, strict=True)]
+        events = with_sentence_scores(events, about, self.sentence_confidence)
+        ends = np.cumsum([len(own) for own in segments]).tolist()
+        return [CaptionedSpans(events[first:end], about[first:end]) for first, end in pairwise([0, *ends])]
 
 
 def _downloaded(columns: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], torch.cuda.Event | None]:

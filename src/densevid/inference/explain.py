@@ -139,16 +139,18 @@ def _words_and_attention(
     words_PW = torch.tensor([shown + [EOS] * (longest - len(shown)) for shown in sentences], device=mask_PT.device)
     before_PW = torch.cat((torch.full_like(words_PW[:, :1], INIT), words_PW[:, :-1]), dim=1)
     with watched_attention(model) as weights:
-        model.next_words(before_PW, model.begin_caption(memory, mask_PT))
-    return sentences, torch.stack([torch.cat(portions, dim=2) for portions in weights], dim=1)
+        model.next_words(before_PW, model.begin_caption(memory, mask_PT, model.tags(window.video, mask_PT, row_P)))
+    seen_PLHWT = torch.stack([torch.cat(portions, dim=2) for portions in weights], dim=1)
+    return sentences, seen_PLHWT[..., : mask_PT.shape[1]]  # without the tags
 
 
 def _shown_words(loaded: LoadedModel, ref: ProposalRef) -> list[int] | None:
     """The words of an event of the timeline, which half precision may have chosen; None where there are none."""
     if ref.event is None:
         return None
-    words = loaded.vocabulary.encode(ref.event.sentence, loaded.config.inference.max_words + 1)[1:-1]
-    return words if loaded.vocabulary.decode(words) == ref.event.sentence else None
+    sentence = ref.event.sentence if ref.event.full_sentence is None else ref.event.full_sentence
+    words = loaded.vocabulary.encode(sentence, loaded.config.inference.max_words + 1)[1:-1]
+    return words if loaded.vocabulary.decode(words) == sentence else None
 
 
 def _generated(window: ReadWindow, mask_PT: Tensor) -> list[list[int]]:
@@ -156,10 +158,11 @@ def _generated(window: ReadWindow, mask_PT: Tensor) -> list[list[int]]:
     loaded, model = window.loaded, window.loaded.model
     row_P = torch.zeros(len(mask_PT), dtype=torch.long, device=mask_PT.device)
     video, inference = window.video.select(row_P), loaded.config.inference
-    found = search(model, model.begin_caption(video, mask_PT), len(mask_PT), inference)
+    state = model.begin_caption(video, mask_PT, model.tags(window.video, mask_PT, row_P))
+    found = search(model, state, len(mask_PT), inference)
     own_1 = torch.tensor([len(window.part)], device=mask_PT.device)
     features = EventFeatures(window.features_1TF, own_1, mask_PT, row_P)
-    best = rerank(loaded.word_prior_on(mask_PT.device), found, inference, lambda: features)
+    best = rerank(loaded.word_prior_on(mask_PT.device), found, inference, lambda: features, model)
     rows = best.words_PL.tolist()
     return [row[: row.index(EOS)] if EOS in row else row for row in rows]
 

@@ -17,10 +17,9 @@ from densevid.fast_forms import FastForm
 from densevid.inference.compat import PaperBehavior
 from densevid.inference.proposals import ProposalBatch, ProposalGenerator
 from densevid.inference.search import Beams
-from densevid.inference.stage_times import Stages
 from densevid.model.masked_transformer import EncodedVideo, MaskedTransformer
 from densevid.model.priors import WordPrior
-from densevid.progress import ProgressCallback, no_progress
+from densevid.progress import ProgressCallback, Stages, no_progress
 
 LARGE_MEMORY = 40e9  # bytes; memories of 2^20 steps take four of them in the paper's configuration
 
@@ -93,7 +92,9 @@ class CaptionGenerator:
         """
         events, steps = mask_PT.shape
         beams = Beams.empty(events, self.behavior.config.inference, mask_PT.device)
-        kept_PT = video.memory.valid_BT[video_P] & (mask_PT.abs() > self.behavior.mask_floor)
+        valid_PT = video.memory.valid_BT[video_P]
+        tags = self.model.tags(video, mask_PT * valid_PT, video_P)
+        kept_PT = valid_PT & (mask_PT.abs() > self.behavior.mask_floor)
         mask_PT = torch.where(kept_PT, mask_PT, 0).to(self.dtype)
         video = self._in_own_precision(video)
         together = max(1, min(self.limits.encoded_steps, self.limits.decoded_steps) // max(1, steps))
@@ -101,7 +102,8 @@ class CaptionGenerator:
             if not len(event_P):
                 break
             with self.stages("events"):
-                state = self.model.begin_caption(video.select(video_P[event_P]), mask_PT[event_P])
+                own_tags = None if tags is None else tags.select(event_P)
+                state = self.model.begin_caption(video.select(video_P[event_P]), mask_PT[event_P], own_tags)
             with self.stages("words"):
                 beams.put(event_P, self.behavior.generate(self.model, state, len(event_P)))
             on_progress("sentences", (int(event_P[-1]) + 1) / events)

@@ -61,6 +61,7 @@ class LongVideoCaptioner:
         summary: The rules of the summary; None for the dense list.
         calibration: Turns scores into confidences.
         masks: Whether to return the event mask of each event.
+        evidence: Whether to collect what is known about each sentence even if the model has no confidence in them.
         keep: Whether to keep what the network computed of the last video's windows in `kept`, for `explain`.
         on_progress: Called with ("events", share) and ("sentences", share).
     """
@@ -72,11 +73,12 @@ class LongVideoCaptioner:
         summary: SummaryRules | None = None,
         calibration: Calibration | None = None,
         masks: bool = False,
+        evidence: bool = False,
         keep: bool = False,
         on_progress: ProgressCallback = no_progress,
     ) -> None:
         self.captioner, self.summary, self.calibration = captioner, summary, calibration
-        self.masks, self.keep, self.on_progress = masks, keep, on_progress
+        self.masks, self.evidence, self.keep, self.on_progress = masks, evidence, keep, on_progress
         self.window = captioner.config.model.window
         self.totals: dict[str, RunningTotal] = (
             running_totals(calibration.step_features, captioner.actionness) if calibration else {}
@@ -162,7 +164,9 @@ class LongVideoCaptioner:
             selection = self._chosen(scored, batch.selection)
             self.on_progress("events", 1.0)
             chosen = replace(batch, selection=selection)
-            captions = self.captioner.generate(chosen, masks=self.masks, on_progress=self.on_progress)
+            captions = self.captioner.generate(
+                chosen, masks=self.masks, evidence=self.evidence, on_progress=self.on_progress
+            )
             batches.learn(len(inputs), captions.events)
             yield captions
 
@@ -244,7 +248,7 @@ class LongVideoCaptioner:
             else:
                 batch = self.captioner.with_features(each.batch.rows(rows), parts)
             own = replace(batch, selection=_taken(chosen, numbers))
-            yield self.captioner.generate(own, masks=self.masks)
+            yield self.captioner.generate(own, masks=self.masks, evidence=self.evidence)
             done += len(rows)
 
 
@@ -283,5 +287,7 @@ def _best_first(parts: list[CaptionedVideo], track: FeatureTrack) -> CaptionedVi
         log_probability_P=joined("log_probability_P"),
         sentences=list(chain.from_iterable(part.sentences for part in parts)),
         masks=list(chain.from_iterable(part.masks for part in parts)),
+        evidence=list(chain.from_iterable(part.evidence for part in parts)),
+        confidence=parts[0].confidence if parts else None,
     )
     return video.take(np.argsort(-video.score_P, kind="stable"))

@@ -46,6 +46,7 @@ class PredictionJob:
         precision: Of the encoding of events and of words.
         summary: Only the events of the summary.
         top: A summary of at most so many events, whatever their confidence.
+        sentence_scores: Whether sentences have a confidence, if the model has one for them.
     """
 
     model: Path
@@ -59,6 +60,7 @@ class PredictionJob:
     precision: Precision | None = None
     summary: bool = False
     top: int | None = None
+    sentence_scores: bool = True
 
 
 @dataclass(frozen=True)
@@ -189,7 +191,13 @@ def open_job(job: PredictionJob, report: Report = lambda line: None) -> OpenedJo
     videos, failures = _usable(source, _videos(source, segments, report))
     if warning:
         report(warning)
-    captioner = Captioner(replace(loaded, config=config), device=device, precision=job.precision)
+    sentences = loaded.sentence_confidence if job.sentence_scores else None
+    loaded = replace(loaded, config=config, sentence_confidence=sentences)
+    captioner = Captioner(loaded, device=device, precision=job.precision)
+    try:
+        _ = captioner.sentence_confidence
+    except InputError as error:
+        raise InputError(f"{job.model}: {error}") from error
     return OpenedJob(_video_captioner(job, captioner, loaded, report), source, segments, videos, failures)
 
 

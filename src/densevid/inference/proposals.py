@@ -19,11 +19,11 @@ from densevid.inference.batches import DeviceBatch
 from densevid.inference.compat import PaperBehavior
 from densevid.inference.nms import WHOLE_VIDEO, Lengths, Selection, SelectionAttempt
 from densevid.inference.rescoring import refine_boundaries, rescore_by_contrast, similarity_space
-from densevid.inference.stage_times import Stages
 from densevid.model.anchors import AnchorGrid
 from densevid.model.masked_transformer import EncodedVideo, MaskedTransformer
 from densevid.model.priors import WordPrior
 from densevid.model.proposal_decoder import Proposals
+from densevid.progress import Stages
 from densevid.tracks import Clock
 
 

@@ -10,7 +10,7 @@ from itertools import chain
 import numpy as np
 
 from densevid.events import Event
-from densevid.inference.batches import ModelInput
+from densevid.inference.batches import CaptionedSpans, ModelInput
 from densevid.inference.captioner import Captioner, Segments
 from densevid.inference.windows import Windows
 from densevid.tracks import FeatureTrack
@@ -25,7 +25,12 @@ def caption_segments(captioner: Captioner, track: FeatureTrack | ModelInput, seg
 
 
 def caption_segments_many(captioner: Captioner, videos: Iterable[Part]) -> Iterator[list[Event]]:
-    """The same for many videos, in their order; windows of long ones and whole short ones share batches."""
+    """The same for many videos, in their order."""
+    return (captioned.events for captioned in captioned_segments(captioner, videos))
+
+
+def captioned_segments(captioner: Captioner, videos: Iterable[Part]) -> Iterator[CaptionedSpans]:
+    """The same with what is known about the sentences; windows of long videos and whole short ones share batches."""
     waiting: deque[tuple[int, Segments]] = deque()  # of every video the number of its parts, and its spans
 
     def parts() -> Iterator[Part]:
@@ -34,13 +39,14 @@ def caption_segments_many(captioner: Captioner, videos: Iterable[Part]) -> Itera
             waiting.append((len(own), segments))
             yield from own
 
-    captioned: list[list[Event]] = []
-    for events in captioner.caption_segments_many(parts()):
-        captioned.append(events)
+    captioned: list[CaptionedSpans] = []
+    for part in captioner.captioned_segments(parts()):
+        captioned.append(part)
         if len(captioned) == waiting[0][0]:
             _, segments = waiting.popleft()
-            pairs = zip(chain.from_iterable(captioned), segments, strict=True)
-            yield [replace(event, start=start, end=end) for event, (start, end) in pairs]
+            pairs = zip(chain.from_iterable(each.events for each in captioned), segments, strict=True)
+            events = [replace(event, start=start, end=end) for event, (start, end) in pairs]
+            yield CaptionedSpans(events, list(chain.from_iterable(each.evidence for each in captioned)))
             captioned = []
 
 

@@ -12,7 +12,7 @@ the encoding of events are then one CUDA graph.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -38,6 +38,7 @@ from densevid.kernels.word_state import RaggedMemory
 from densevid.model.caption_decoder import SelfAttentionDecoder
 from densevid.model.masked_transformer import EncodedVideo, MaskedTransformer
 from densevid.model.priors import WordPrior
+from densevid.model.tags import Tags
 from densevid.model.video_encoder import Memory
 from densevid.progress import ProgressCallback, no_progress
 
@@ -114,7 +115,8 @@ class PackedCaptionGenerator(CaptionGenerator):
         self.graphed: GraphedDecoder | None = None
         self.single_video: SingleVideo | None = None
         greedy = is_greedy(inference)
-        if (greedy or limits.packed_beams) and isinstance(model.caption_decoder, SelfAttentionDecoder):
+        copies = model.tagger is not None  # which `WordDecoder` cannot
+        if (greedy or limits.packed_beams) and isinstance(model.caption_decoder, SelfAttentionDecoder) and not copies:
             skip = greedy and network.compat == "paper"  # a beam's sentences change places
             self.decoder = WordDecoder(model.caption_decoder, inference.max_words, fused, skip_finished=skip)
             if fused.ragged and fits_ragged(network.heads, network.width, self.dtype):
@@ -147,17 +149,19 @@ class PackedCaptionGenerator(CaptionGenerator):
         with self.stages("pack"):
             shared = self.encode.share(video)
             valid_PT = video.memory.valid_BT[video_P]
+            tags = self.model.tags(video, mask_PT * valid_PT, video_P)
             packed = pack(mask_PT * valid_PT, video_P, valid_PT.sum(dim=1), self.packing)
         encoded = _Share(sum(part.mask_PS.numel() for part in packed), on_progress)
         for group in self._captioned_together(packed):
             event_P = torch.cat([part.event_P for part in group])
             if self.graphed is None:
-                beams.put(event_P, self._grouped(shared, group, encoded))
+                own_tags = None if tags is None else tags.select(event_P)
+                beams.put(event_P, self._grouped(shared, group, encoded, own_tags))
             else:
                 beams.put(event_P, self._ragged(self.graphed, shared, group))
         return beams
 
-    def _grouped(self, shared: SharedSteps, group: list[PackedEvents], encoded: _Share) -> Beams:
+    def _grouped(self, shared: SharedSteps, group: list[PackedEvents], encoded: _Share, tags: Tags | None) -> Beams:
         """Encode the events, then generate their captions from memories one after another."""
         with self.stages("events"):
             memories = [encoded.add(part, self.encode(shared, part)) for part in group]
@@ -166,7 +170,8 @@ class PackedCaptionGenerator(CaptionGenerator):
             if self.decoder is not None:
                 return self.behavior.generate(self.decoder, self.decoder.begin(memories), events)
             (memory,) = memories
-            return self.behavior.generate(self.model, self.model.caption_decoder.begin(memory), events)
+            state = self.model.caption_decoder.begin(replace(memory, tags=tags))
+            return self.behavior.generate(self.model, state, events)
 
     def _ragged(self, graphed: GraphedDecoder, shared: SharedSteps, group: list[PackedEvents]) -> Beams:
         """The same where the encoder writes straight to the ragged memory."""

@@ -20,7 +20,7 @@ from densevid.tracks import FeatureTrack
 
 SPAN, STRIDE = 6, 3  # steps of a sample, and from the beginning of one to that of the next
 MOST_SPANS = 20_000  # in memory at once; at least one of every video
-RIDGE = 0.08  # docs/research/bundled-model.md has what others are worth on held-out clips
+RIDGE = 0.08  # docs/research/first-bundled-model.md has what others are worth on held-out clips
 Floats = npt.NDArray[np.float64]
 
 

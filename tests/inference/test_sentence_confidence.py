@@ -1,0 +1,263 @@
+"""Sentence confidence: features against plain loops, what is chosen against brute force, options, and the file."""
+
+from __future__ import annotations
+
+import json
+import math
+import tomllib
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from densevid.errors import InputError
+from densevid.events import Event
+from densevid.inference.fitting.logistic import LogisticCurve
+from densevid.inference.sentence_confidence import (
+    POWER,
+    SENTENCE_FEATURES,
+    WORD_FEATURES,
+    EventWords,
+    Option,
+    SentenceConfidence,
+    WordRates,
+    choose,
+    log_probabilities,
+    options_of,
+    with_sentence_scores,
+)
+from densevid.inference.sentence_evidence import NamedLabel, SentenceEvidence
+from densevid.io import toml_text
+from densevid.language.shortening import shorter_forms
+from densevid.language.stemmer import stem
+from densevid.language.words import content_words
+from helpers.made_sentences import made_events
+
+RATES = WordRates({"man": 0.3, "horse": 0.02, "riding": 0.05}, 0.001)
+WORD = LogisticCurve(WORD_FEATURES, (0.4, 0.3, 0.2, 2.0, 0.5), 1.0)
+SENTENCE = LogisticCurve(SENTENCE_FEATURES, (0.5, 0.3, 0.1, 1.0, 0.2, -0.1), 1.5)
+EVIDENCE = SentenceEvidence(
+    "a man is riding a horse in a park",
+    ("a man is riding a horse in a park", "men ride horses", "a man is riding"),
+    (-2.0, -3.0, -5.0),
+    {"horse": 0.4, "park": -0.5},
+    (NamedLabel("riding or walking with horse", "riding a horse", 0.7), NamedLabel("sorrel", None, 0.9)),
+    0.6,
+)
+
+
+def confidence(enough: float = 0.6, least: float = 0.3) -> SentenceConfidence:
+    return SentenceConfidence(WORD, SENTENCE, RATES, enough, least, {"events": 7})
+
+
+def logit(value: float, low: float = 0.0) -> float:
+    value = min(max(value, low), 1 - low)
+    return math.log(value / (1 - value))
+
+
+def stems(text: str) -> set[str]:
+    return {stem(word) for word in content_words(text)}
+
+
+def share(wanted: set[str]) -> float:
+    """The share of the beam's probability, sharpened by half, in sentences that have all of these stems."""
+    weights = [math.exp(POWER * log) for log in EVIDENCE.log_probability]
+    having = [wanted <= stems(text) for text in EVIDENCE.sentences]
+    return sum(weight for weight, has in zip(weights, having, strict=True) if has) / sum(weights)
+
+
+def label(wanted: set[str]) -> float:
+    named = [(stems(each.name) | stems(each.phrase or ""), each.value) for each in EVIDENCE.labels]
+    return max((value for words, value in named if wanted <= words), default=0.0)
+
+
+def word_row(word: str) -> list[float]:
+    rate, change = RATES[word], EVIDENCE.prior.get(word, 0.0)
+    expected = min(max(rate + change, 0.001), 0.999)
+    prior = min(max(logit(expected) - logit(rate, 0.001), -5), 5)
+    said = stem(word) in stems(EVIDENCE.caption)
+    return [logit(share({stem(word)}), 0.005), prior, math.log(rate), label({stem(word)}), float(said)]
+
+
+WORDS = ("man", "horse", "park", "sorrel", "zebra", "riding")
+
+
+def test_features_of_words_are_those_of_a_plain_loop() -> None:
+    found = EventWords(EVIDENCE, RATES).word_features(WORDS)
+    np.testing.assert_allclose(found, [word_row(word) for word in WORDS], atol=1e-9)
+    assert found[3, 3] == 0.9 and found[4, 3] == 0 and found[2, 1] == 0, "a rate cannot fall below a thousandth"
+    assert EventWords(EVIDENCE, RATES).word_features(()).shape == (0, len(WORD_FEATURES))
+
+
+def test_features_of_sentences_are_those_of_a_plain_loop() -> None:
+    logs = {word: -0.1 * place for place, word in enumerate(("man", "riding", "horse", "park", "ride", "men"), start=1)}
+    options = [
+        Option("a man is riding a horse", False),
+        Option("someone is riding", True),
+        Option("men in a park", True),
+    ]
+    found = EventWords(EVIDENCE, RATES).sentence_features(options, logs)
+    for row, option in zip(found, options, strict=True):
+        own = [logs[word] for word in content_words(option.sentence)]
+        wanted = stems(option.sentence)
+        want = [sum(own), min(own), logit(share(wanted), 0.005), label(wanted), logit(0.6), len(own)]
+        np.testing.assert_allclose(row, want, atol=1e-9)
+
+
+def test_the_confidence_of_an_option_is_the_two_curves() -> None:
+    (option,) = [option for option in options_of(EVIDENCE) if option.sentence == "someone is riding a horse"]
+    probability = {
+        word: 1 / (1 + math.exp(-(np.dot(WORD.weights, word_row(word)) + WORD.bias))) for word in ("riding", "horse")
+    }
+    logs = {word: math.log(value) for word, value in probability.items()}
+    features = EventWords(EVIDENCE, RATES).sentence_features([option], logs)[0]
+    want = 1 / (1 + math.exp(-(float(np.dot(SENTENCE.weights, features)) + SENTENCE.bias)))
+    assert confidence().of_options(EVIDENCE, [option])[0] == pytest.approx(want)
+    columns = np.array([word_row("riding"), word_row("horse")])
+    np.testing.assert_allclose(np.exp(log_probabilities(WORD, columns)), list(probability.values()))
+
+
+def test_a_curve_of_fewer_features_in_another_order_reads_its_own() -> None:
+    values = np.array([[0.1, 0.2, 0.3, 0.4, 0.5]])
+    curve = LogisticCurve(("label", "share"), (2.0, 3.0), -1.0)
+    want = -math.log1p(math.exp(-(2 * 0.4 + 3 * 0.1 - 1)))
+    assert log_probabilities(curve, values)[0] == pytest.approx(want)
+
+
+def test_options_are_the_models_sentences_their_shorter_forms_and_labels() -> None:
+    for event in made_events(40, 5):
+        evidence = event.evidence
+        whole = {evidence.caption, *evidence.sentences}
+        whole |= {f"someone is {label.phrase}" for label in evidence.labels if label.phrase}
+        options = options_of(evidence)
+        assert options[0].sentence == evidence.caption and options[0].is_caption
+        assert len({option.sentence for option in options}) == len(options)
+        assert whole <= {option.sentence for option in options}
+        forms = {short: sentence for sentence in whole for short in shorter_forms(sentence)}
+        for option in options:
+            assert option.words, "each says something"
+            if option.sentence not in whole:
+                assert option.shortened and not option.is_caption
+                said = stems(forms[option.sentence])
+                assert stems(option.sentence) <= said, f"{option.sentence}: more than {forms[option.sentence]}"
+            else:
+                assert not option.shortened, "with an object, as all of these"
+
+
+def test_what_is_no_sentence_is_no_option() -> None:
+    evidence = SentenceEvidence("a red car", ("a red car", "someone is", "a man sings", ""), (-1.0, -1.5, -2.0, -3.0))
+    options = options_of(evidence)
+    assert "a red car" not in {option.sentence for option in options} and not any(o.is_caption for o in options)
+    assert next(o for o in options if o.sentence == "a man sings").shortened, "neither an object nor a place"
+    assert options_of(SentenceEvidence("", (), ())) == []
+    assert confidence().of_caption(evidence) == 0
+
+
+def options(counts: list[int], shortened: list[bool]) -> list[Option]:
+    """Options of so many words; the first is the caption."""
+    letters = "bcdfghjklmnpqrtvwxz"
+    return [
+        Option(" ".join(letters[place % 19] * (2 + number) for number in range(count)), short, place == 0)
+        for place, (count, short) in enumerate(zip(counts, shortened, strict=True))
+    ]
+
+
+rows = st.lists(st.tuples(st.integers(1, 4), st.booleans(), st.sampled_from([0.1, 0.2, 0.4, 0.5, 0.8])), max_size=6)
+
+
+@given(rows, st.sampled_from([0.0, 0.2, 0.3, 0.5, 0.9]), st.sampled_from([0.0, 0.15, 0.4]))
+def test_what_is_chosen_is_the_best_of_all(rows: list[tuple[int, bool, float]], enough: float, least: float) -> None:
+    given = options([count for count, _, _ in rows], [short for _, short, _ in rows])
+    confidence_O = np.array([value for _, _, value in rows])
+    place = choose(given, confidence_O, enough, least)
+    worth = [value * count for count, _, value in rows]
+    sure = [number for number in range(len(rows)) if confidence_O[number] >= enough]
+    if sure:
+        assert place in sure and worth[place] == max(worth[number] for number in sure)
+        equal = [number for number in sure if worth[number] == worth[place]]
+        assert not given[place].shortened or all(given[number].shortened for number in equal)
+        return
+    if not rows or max(confidence_O) < least:
+        assert place is None
+        return
+    assert place is not None and confidence_O[place] == max(confidence_O)
+    surest = [number for number in range(len(rows)) if confidence_O[number] == max(confidence_O)]
+    assert worth[place] == max(worth[number] for number in surest)
+
+
+def test_what_is_shown_has_the_confidence_that_the_curves_give_it() -> None:
+    sure, nothing = confidence(0.5, 0.1), confidence(1.0, 1.0)
+    for event in made_events(40, 6):
+        evidence, shown = event.evidence, sure.shown(event.evidence)
+        every = options_of(evidence)
+        known = dict(zip([o.sentence for o in every], sure.of_options(evidence, every).tolist(), strict=True))
+        assert shown.score == pytest.approx(known[shown.sentence]) and 0 <= shown.score <= 1
+        assert shown.caption_score == pytest.approx(sure.of_caption(evidence)) == pytest.approx(known[evidence.caption])
+        if max(known.values()) >= 0.5:
+            assert shown.score >= 0.5, "a surer one is never passed over for one that is not sure enough"
+        hidden = nothing.shown(evidence)
+        assert hidden.sentence == "" and hidden.score == pytest.approx(max(known.values())) and not hidden.shortened
+
+
+def test_of_what_is_less_sure_less_is_said() -> None:
+    """With a lower threshold the sentences are longer and less sure."""
+    events = made_events(60, 7)
+    found = [[confidence(enough, 0.0).shown(event.evidence) for event in events] for enough in (0.3, 0.6, 0.9)]
+    words = [np.mean([len(content_words(shown.sentence)) for shown in some]) for some in found]
+    scores = [np.mean([shown.score for shown in some]) for some in found]
+    assert all(more > less for more, less in pairwise(words)) and all(low < high for low, high in pairwise(scores))
+
+
+def test_events_get_the_confidence_of_their_captions() -> None:
+    events = [Event(0, 1, EVIDENCE.caption, 0.5), Event(1, 2, "x", 0.25)]
+    other = SentenceEvidence("a man is singing", ("a man is singing",), (-1.0,))
+    scored = with_sentence_scores(events, [EVIDENCE, other], confidence())
+    assert [event.sentence_score for event in scored] == [confidence().of_caption(each) for each in (EVIDENCE, other)]
+    assert [event.score for event in scored] == [0.5, 0.25]
+    assert with_sentence_scores(events, [], None) is events
+
+
+def test_what_is_shown_is_put_on_an_event() -> None:
+    shown = confidence(0.99, 0.0).shown(EVIDENCE)
+    event = shown.put_on(Event(0, 1, EVIDENCE.caption, 0.5))
+    assert (event.sentence, event.sentence_score, event.shortened) == (shown.sentence, shown.score, shown.shortened)
+    assert event.full_sentence == (EVIDENCE.caption if shown.sentence != EVIDENCE.caption else None)
+
+
+def test_a_confidence_survives_its_file() -> None:
+    again = SentenceConfidence.of_table(tomllib.loads(toml_text(confidence().as_table())))
+    assert json.dumps(again.as_table()) == json.dumps(confidence().as_table())
+    assert again.shown(EVIDENCE) == confidence().shown(EVIDENCE)
+
+
+CURVE = {"names": ["share"], "weights": [1.0], "bias": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"format": {"version": 9}}, "format 9; this densevid reads format 1"),
+        ({"format": 1}, "format None"),
+        ({"word": None}, "needs names, weights and a bias"),
+        ({"word": CURVE | {"names": ["weakest"]}}, "unknown column 'weakest'"),
+        ({"sentence": CURVE | {"weights": [1.0, 2.0]}}, "one finite weight"),
+        ({"sentence": CURVE | {"bias": math.nan}}, "one finite weight"),
+        ({"rates": {}}, "words"),
+        ({"rates": 3}, "fit it anew"),
+        ({"rates": {"unknown": 0.1, "words": ["a"], "values": []}}, "fit it anew"),
+        ({"rates": {"unknown": 0.0, "words": [], "values": []}}, "no probabilities"),
+        ({"rates": {"unknown": 0.1, "words": ["a"], "values": [math.nan]}}, "no probabilities"),
+        ({"thresholds": {"enough": 0.5}}, "least"),
+        ({"thresholds": {"enough": 0.3, "least": 0.5}}, "no probabilities"),
+        ({"thresholds": {"enough": 1.5, "least": 0.5}}, "no probabilities"),
+        ({"thresholds": {"enough": "much", "least": 0.5}}, "fit it anew"),
+    ],
+    ids=str,
+)
+def test_a_damaged_file_is_one_line(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message) as error:
+        SentenceConfidence.of_table(confidence().as_table() | change)
+    assert str(error.value).startswith("sentence_confidence.toml: ") and "\n" not in str(error.value)
