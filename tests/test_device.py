@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 
-from densevid.device import TRAINING, network_device, resolve_device
+from densevid.device import TRAINING, has_bfloat16_instructions, network_device, resolve_device
 from densevid.errors import ArgumentError
 
 
@@ -38,3 +40,9 @@ def test_a_missing_gpu_is_one_error_for_networks_captions_and_training() -> None
 def test_a_device_that_cannot_do_the_work_names_those_that_can(name, kinds, complaint) -> None:
     with pytest.raises(ArgumentError, match=f"device {name}: .*{complaint}"):
         resolve_device(name, kinds)
+
+
+@pytest.mark.skipif(not Path("/proc/cpuinfo").is_file(), reason="the processor's flags are in /proc on Linux alone")
+def test_bfloat16_instructions_are_those_that_the_processor_names() -> None:
+    flags = {flag for line in Path("/proc/cpuinfo").read_text().splitlines() for flag in line.split()}
+    assert has_bfloat16_instructions() == bool(flags & {"avx512_bf16", "amx_tile"})

@@ -65,6 +65,14 @@ def network_device(name: Device) -> Literal["cpu", "cuda"]:
     return "cuda" if resolve_device(name).type == "cuda" else "cpu"
 
 
+def has_bfloat16_instructions() -> bool:
+    """Whether torch can multiply in bfloat16 on this processor: AVX-512 BF16 or AMX. Others emulate it, slowly."""
+    import torch
+
+    checks = (getattr(torch.cpu, f"_is_{name}_supported", lambda: False) for name in ("avx512_bf16", "amx_tile"))
+    return torch.backends.mkldnn.is_available() and any(check() for check in checks)
+
+
 def describe_device(device: torch.device) -> str:
     """The machine that times are measured on: the model of a GPU, or how many threads a CPU computes with."""
     import torch

