@@ -285,6 +285,30 @@ def test_jobs_outlive_a_server_that_stops_and_one_that_is_killed(tmp_path: Path,
     run(settings_for(tmp_path, "quick"), next_one)
 
 
+@pytest.mark.parametrize("killed", ["before the file has its ending", "after that"])
+def test_a_server_that_is_killed_while_it_learns_what_a_video_is_finds_its_file_again(
+    tmp_path: Path, video: Path, killed: str
+) -> None:
+    folder = tmp_path / new_id()
+    folder.mkdir()
+    shutil.copyfile(video, folder / "video")
+    job = Job(folder, "x", video.stat().st_size)
+    job.begin()
+    job.save()
+    job.learn({"ending": ".mp4"})
+    if killed == "before the file has its ending":
+        (folder / "video.mp4").rename(folder / "video")
+    assert Job.load(folder).upload.is_file()
+
+    async def next_one(jobs: Jobs) -> None:
+        taken_up = jobs.get(folder.name)
+        await until(lambda: taken_up is not None and taken_up.over)
+        assert taken_up is not None and (taken_up.state, taken_up.error) == (State.DONE, "")
+        assert taken_up.upload == folder / "video.mp4"
+
+    run(settings_for(tmp_path, "quick"), next_one)
+
+
 def test_what_took_the_server_down_twice_is_not_tried_again(tmp_path: Path, video: Path) -> None:
     folder = tmp_path / new_id()
     folder.mkdir()

@@ -18,9 +18,11 @@ import jsonschema
 import pytest
 
 from densevid.app.api import openapi
-from densevid.app.job import is_id
+from densevid.app.job import Job, is_id
 from densevid.app.server import PAGE, routed_app
-from densevid.app.settings import Limits, Settings
+from densevid.app.settings import Choices, Limits, Settings
+from densevid.events import Event
+from densevid.pipeline.result import CaptionResult, Detection
 from helpers.made_videos import constant, make_video
 from helpers.running_server import Answer, Running, running, served
 from helpers.tiny_captioner import write_tiny_model
@@ -84,6 +86,60 @@ def test_a_video_is_sent_watched_fetched_and_deleted(server: Running, content: b
         check(server.ask("GET", path), 404, "Error")
     check(server.ask("DELETE", f"/jobs/{job['id']}"), 404, "Error")
     assert job["id"] not in folders(server)
+
+
+@pytest.mark.parametrize(
+    ("query", "chosen"),
+    [("", (False, False)), ("&fast=1", (False, True)), ("&all_words=true&fast=0", (True, False))],
+)
+def test_the_sender_chooses_words_and_speed(
+    server: Running, content: bytes, query: str, chosen: tuple[bool, bool]
+) -> None:
+    job = check(server.ask("POST", f"/jobs?name=a.mp4{query}", content, **VIDEO), 201, "Job")
+    assert (job["all_words"], job["fast"]) == chosen
+    wait(server, job["id"])
+    flags = (server.jobs.folder / job["id"] / "flags").read_text().split()
+    assert flags == ["--all-words"] * chosen[0] + ["--fast"] * chosen[1]
+    record = Job.load(server.jobs.folder / job["id"])
+    assert record.choices == Choices(*chosen), "also after a restart of the server"
+    assert server.ask("DELETE", f"/jobs/{job['id']}").status == 204
+
+
+def test_a_choice_that_is_none_is_refused_before_the_upload(server: Running, content: bytes) -> None:
+    error = check(server.ask("POST", "/jobs?name=a.mp4&fast=maybe", content, **VIDEO), 400, "Error")
+    assert error["error"] == "fast=maybe: must be 1 or 0"
+
+
+def test_the_server_chooses_for_who_does_not(tmp_path: Path, content: bytes) -> None:
+    with running(replace(settings_for(tmp_path), choices=Choices(all_words=True, fast=True))) as one:
+        limits = check(one.ask("GET", "/limits"), 200, "Limits")
+        assert limits["all_words"] and limits["fast"]
+        job = check(one.ask("POST", "/jobs?name=a.mp4&fast=0", content, **VIDEO), 201, "Job")
+        assert job["all_words"] and not job["fast"]
+
+
+def test_records_of_older_servers_have_no_choices(tmp_path: Path) -> None:
+    (tmp_path / "job").mkdir()
+    Job(tmp_path / "job", "a.mp4", 3).save()
+    record = json.loads((tmp_path / "job" / "job.json").read_text())
+    del record["job"]["choices"]
+    (tmp_path / "job" / "job.json").write_text(json.dumps(record))
+    assert Job.load(tmp_path / "job").choices == Choices()
+
+
+def test_the_description_fits_what_the_command_writes() -> None:
+    events = (
+        Event(0, 1, "a man", 0.9, 0.6),
+        Event(1, 2, "someone", 0.9, 0.7, "a man is cooking", shortened=True),
+        Event(2, 3, "", 0.9, 0.0, "a dog", sentence_model="other"),
+    )
+    described = {"$ref": "#/components/schemas/Timeline", "components": openapi()["components"]}
+    for some in (events, (Event(0, 1, "a man", 0.9),)):
+        result = CaptionResult("a", "a.mp4", None, 3.0, some, tuple(Detection(0, n) for n in range(len(some))))
+        jsonschema.validate(result.submission(), described)
+        assert not set(result.submission()["results"]["a"][0]) - set(
+            openapi()["components"]["schemas"]["Event"]["properties"]
+        )
 
 
 def test_a_multipart_form_is_accepted_as_an_upload(server: Running, content: bytes) -> None:

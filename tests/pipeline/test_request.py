@@ -9,7 +9,7 @@ import pytest
 from densevid.cli import main
 from densevid.errors import InputError
 from densevid.events import read_events
-from densevid.pipeline.request import read_spans
+from densevid.pipeline.request import EventRequest, read_spans
 
 WRITTEN = [(1.0, 2.5), (3.0, 65.25)]
 
@@ -80,3 +80,11 @@ def test_a_video_without_segments_in_the_file_is_refused(video: Path, tmp_path: 
     (tmp_path / "spans.json").write_text('{"clip": {"timestamps": []}}')
     assert main(["caption", str(video), "--segments", str(tmp_path / "spans.json")]) == 2
     assert capsys.readouterr().err == f"densevid: {video}: the segments file has no segment of it\n"
+
+
+def test_all_words_are_part_of_what_a_result_is_kept_under() -> None:
+    full = EventRequest.of(3, False, None, all_words=True)
+    assert full != EventRequest.of(3, False, None) and "all_words=True" in repr(full)
+    assert full.text == "top 3, all words" and EventRequest(top=3).text == "top 3"
+    assert EventRequest(all_words=True).is_summary and not full.is_summary
+    assert not EventRequest(segments=((0.0, 1.0),)).is_summary and not EventRequest(dense=True).is_summary

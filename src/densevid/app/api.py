@@ -33,6 +33,8 @@ JOB: Schema = {
         "error": {"type": "string", "description": "Why the job failed, in one line; else empty."},
         "created": {"type": "number", "description": "Time of the upload, in seconds since 1970."},
         "finished": {"type": ["number", "null"], "description": "Time of the end, in seconds since 1970; null before."},
+        "all_words": {"type": "boolean", "description": "Full guesses, however unsure the sentences are."},
+        "fast": {"type": "boolean", "description": "Made without actions: faster, with poorer sentences."},
         "video": {"type": "object", "description": "Width, height, duration and media type, once known."},
         "links": {
             "type": "object",
@@ -48,7 +50,7 @@ ERROR: Schema = {
 }
 LIMITS: Schema = {
     "type": "object",
-    "required": ["upload_bytes", "pixels", "seconds", "job_seconds", "waiting", "keep_seconds"],
+    "required": ["upload_bytes", "pixels", "seconds", "job_seconds", "waiting", "keep_seconds", "all_words", "fast"],
     "properties": {
         "upload_bytes": {"type": "integer", "description": "Largest file, in bytes."},
         "pixels": {"type": "integer", "description": "Largest frame, in pixels."},
@@ -56,12 +58,62 @@ LIMITS: Schema = {
         "job_seconds": {"type": "number", "description": "Longest processing time of a video, in seconds."},
         "waiting": {"type": "integer", "description": "Most videos in the queue."},
         "keep_seconds": {"type": "number", "description": "How long a finished job is kept, in seconds."},
+        "all_words": {"type": "boolean", "description": "Whether an upload that does not choose gets full guesses."},
+        "fast": {"type": "boolean", "description": "Whether an upload that does not choose is made without actions."},
+    },
+}
+SHARE = {"minimum": 0, "maximum": 1}
+EVENT: Schema = {
+    "type": "object",
+    "description": "An event of a timeline. The last four fields are there where sentences have a confidence.",
+    "required": ["sentence", "timestamp", "proposal_score"],
+    "properties": {
+        "timestamp": {
+            "type": "array",
+            "items": {"type": "number", "minimum": 0},
+            "minItems": 2,
+            "maxItems": 2,
+            "description": "Start and end in seconds.",
+        },
+        "sentence": {"type": "string", "description": "The sentence that is shown; empty if none is sure enough."},
+        "proposal_score": {"type": "number", **SHARE, "description": "Confidence that there is an event."},
+        "sentence_score": {"type": ["number", "null"], **SHARE, "description": "Confidence in the sentence."},
+        "full_sentence": {"type": "string", "description": "The guess before it was shortened or left out."},
+        "shortened": {"type": "boolean", "description": "Whether `sentence` was shortened."},
+        "sentence_model": {
+            "type": ["string", "null"],
+            "description": "The name of the model that wrote the sentence, if it is known.",
+        },
+    },
+}
+TIMELINE_JSON: Schema = {
+    "type": "object",
+    "description": "ActivityNet's submission form, with details.",
+    "required": ["version", "results", "external_data"],
+    "properties": {
+        "version": {"type": "string", "description": "Of the form."},
+        "results": {
+            "type": "object",
+            "additionalProperties": {"type": "array", "items": {"$ref": "#/components/schemas/Event"}},
+            "description": "The events of the video, a list of `Event` under its name.",
+        },
+        "external_data": {"type": "object", "description": "What the form requires."},
+        "details": {"type": "object", "description": "Title, duration, model and warning of the video."},
+        "provenance": {"type": "object", "description": "Version and inputs."},
     },
 }
 SEVERAL: Schema = {
     "type": "object",
     "required": ["jobs"],
     "properties": {"jobs": {"type": "array", "items": {"$ref": "#/components/schemas/Job"}}},
+}
+SCHEMAS: dict[str, Schema] = {
+    "Job": JOB,
+    "Jobs": SEVERAL,
+    "Timeline": TIMELINE_JSON,
+    "Event": EVENT,
+    "Limits": LIMITS,
+    "Error": ERROR,
 }
 VIDEO_BODY: Schema = {"type": "string", "format": "binary"}
 ID = {"name": "id", "in": "path", "required": True, "schema": {"type": "string"}, "description": "The id of a job."}
@@ -87,14 +139,18 @@ def openapi() -> Schema:
             "/jobs/{id}/{file}": {"get": _get_video()},
             "/limits": {"get": _operation("Get the server's limits", _json(200, "The limits.", "Limits"), {}, [])},
         },
-        "components": {"schemas": {"Job": JOB, "Jobs": SEVERAL, "Limits": LIMITS, "Error": ERROR}},
+        "components": {"schemas": SCHEMAS},
     }
 
 
 def _post_job() -> Schema:
-    name = _query("name", "The name for display; a form has its own.")
+    parameters = [
+        _query("name", "The name for display; a form has its own."),
+        _switch("all_words", "`1`: full guesses, however unsure the sentences are; `0`: not."),
+        _switch("fast", "`1`: without actions, faster, with poorer sentences; `0`: not."),
+    ]
     errors = {
-        **_json(400, "The body is empty, or a form that is incomplete.", "Error"),
+        **_json(400, "The body is empty, or a form that is incomplete; or a parameter is wrong.", "Error"),
         **_json(403, "The request comes from a page of another site.", "Error"),
         **_json(408, "The upload is too slow.", "Error"),
         **_json(413, "The file is larger than `/limits` allows.", "Error"),
@@ -102,7 +158,8 @@ def _post_job() -> Schema:
         **_json(503, "The queue is full; `Retry-After` has the time to try again.", "Error"),
         **_json(507, "Too little disk space is left.", "Error"),
     }
-    operation = _operation("Upload a video", _json(201, "The job; `Location` has its address.", "Job"), errors, [name])
+    answer = _json(201, "The job; `Location` has its address.", "Job")
+    operation = _operation("Upload a video", answer, errors, parameters)
     form = {"type": "object", "properties": {"file": VIDEO_BODY}, "required": ["file"]}
     content = {"application/octet-stream": {"schema": VIDEO_BODY}, "video/*": {"schema": VIDEO_BODY}}
     body = {"required": True, "content": {**content, "multipart/form-data": {"schema": form}}}
@@ -117,8 +174,8 @@ def _get_several() -> Schema:
 
 def _get_result(parameters: list[Schema], summary: str) -> Schema:
     contents = {kind: {"schema": {"type": "string"}} for kind in ("text/html", "text/vtt")}
-    contents["application/json"] = {"schema": {"type": "object"}}
-    answer = {"200": {"description": "A page, subtitles, or the events as JSON.", "content": contents}}
+    contents["application/json"] = {"schema": {"$ref": "#/components/schemas/Timeline"}}
+    answer = {"200": {"description": "A page, subtitles, or as JSON a `Timeline`.", "content": contents}}
     errors = {**_gone(), **_json(409, "The job is not done yet, or it failed; see the error.", "Error")}
     ending = "result.vtt" if len(parameters) > 1 else "result"
     return {**_operation(summary, answer, errors, parameters), "x-example": f"curl {{base}}/jobs/ID/{ending}"}
@@ -154,6 +211,10 @@ def _gone() -> Schema:
 
 def _query(name: str, description: str) -> Schema:
     return {"name": name, "in": "query", "schema": {"type": "string"}, "description": description}
+
+
+def _switch(name: str, description: str) -> Schema:
+    return _query(name, description) | {"schema": {"type": "string", "enum": ["1", "0"]}}
 
 
 def _format() -> Schema:

@@ -11,6 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from densevid.app.settings import Choices
 from densevid.errors import InputError
 from densevid.io import provenance, read_json, write_json
 
@@ -44,6 +45,7 @@ class Job:
     created: float = field(default_factory=time.time)
     finished: float | None = None
     video: dict[str, Any] = field(default_factory=dict)
+    choices: Choices = field(default_factory=Choices)
 
     @property
     def id(self) -> str:
@@ -90,9 +92,14 @@ class Job:
         return (copy, "video/mp4") if self.state is State.DONE and name == copy.name and copy.is_file() else None
 
     def learn(self, video: dict[str, Any]) -> None:
-        """Record what the upload is, and give its file the ending of its format."""
+        """Record what the upload is, and give its file the ending of its format.
+
+        In this order: `upload` finds a file that has no ending yet, but not one whose ending no record names, as a
+        server that is killed in between would leave it.
+        """
         lies = self.upload
         self.video = video
+        self.save()
         lies.rename(self.folder / f"{VIDEO}{video['ending']}")
 
     def begin(self) -> None:
@@ -111,7 +118,8 @@ class Job:
 
     def save(self) -> None:
         """Keep what is known in its folder."""
-        content = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "folder"}
+        content = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("folder", "choices")}
+        content |= {"choices": asdict(self.choices)}
         write_json(self.folder / RECORD, {"job": content, "provenance": provenance()})
 
     @staticmethod
@@ -119,13 +127,15 @@ class Job:
         """Read what `save` kept."""
         try:
             content = read_json(folder / RECORD)["job"]
-            return Job(folder=folder, **{**content, "state": State(content["state"])})
+            choices = Choices(**content.get("choices", {}))
+            return Job(folder=folder, **{**content, "state": State(content["state"]), "choices": choices})
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"{folder / RECORD}: not the record of a job") from error
 
     def public(self) -> dict[str, Any]:
         """The state of the job for its owner: without paths, with links to the files there are."""
-        shown = {key: value for key, value in asdict(self).items() if key not in ("folder", "attempts")}
+        shown = {key: value for key, value in asdict(self).items() if key not in ("folder", "attempts", "choices")}
+        shown |= asdict(self.choices)
         shown |= {"stage": self.stage, "done": self.progress.get(self.stage, 0.0)}
         links = {"self": f"/jobs/{self.id}"}
         if self.video:

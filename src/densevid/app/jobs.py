@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 
 from densevid.app.job import VIDEO, Job, State, is_id, new_id
-from densevid.app.settings import Settings
+from densevid.app.settings import Choices, Settings
 from densevid.app.worker import ATTEMPTS, work_on
 from densevid.errors import InputError, one_line
 from densevid.io import source_commit
@@ -95,9 +95,9 @@ class Jobs:
         missing = (max(0, announced - _size(part / VIDEO)) for part, announced in self._uploads.items())
         return shutil.disk_usage(self.folder).free - sum(missing)
 
-    def add(self, part: Path, name: str, size: int) -> Job:
+    def add(self, part: Path, name: str, size: int, choices: Choices | None = None) -> Job:
         """A whole upload becomes a job and waits for its turn."""
-        Job(part, name, size).save()
+        Job(part, name, size, choices=choices or self.settings.choices).save()
         folder = part.with_suffix("")
         part.rename(folder)
         job = self._jobs[folder.name] = Job.load(folder)

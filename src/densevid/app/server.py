@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import asdict, replace
 from importlib.resources import files
 
 from starlette.applications import Starlette
@@ -14,12 +15,14 @@ from densevid.app.api import openapi, reference_page
 from densevid.app.guard import TIMELINE, Guard, error_answer
 from densevid.app.job import FORMATS, VIDEO, Job, State, shown_name
 from densevid.app.jobs import Jobs, QueueFull
+from densevid.app.settings import Choices
 from densevid.app.uploads import Refused, check_free_space, check_headers, save_body
 
 PAGE = files("densevid.app") / "page"
 PAGE_TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 RESULT_TYPES = {"html": "text/html", "json": "application/json", "vtt": "text/vtt"}
 MOST_IDS = 100
+SWITCH = {"1": True, "0": False, "true": True, "false": False}
 
 
 def create_app(jobs: Jobs, host: str = "127.0.0.1", allowed_names: Iterable[str] = ()) -> Guard:
@@ -61,17 +64,19 @@ class Api:
         """The limits, so that a client can refuse a file before it sends it."""
         limits = self._jobs.settings.limits
         names = ("upload_bytes", "pixels", "seconds", "job_seconds", "waiting", "keep_seconds")
-        return JSONResponse({name: getattr(limits, name) for name in names})
+        choices = asdict(self._jobs.settings.choices)
+        return JSONResponse({name: getattr(limits, name) for name in names} | choices)
 
     async def post(self, request: Request) -> Response:
         """A video comes in and becomes a job."""
         limits = self._jobs.settings.limits
+        choices = _choices(request, self._jobs.settings.choices)
         try:
             announced = check_headers(request, limits)
             with self._jobs.place(announced) as part:
                 check_free_space(self._jobs.free_bytes(), limits)
                 name, size = await save_body(request, part / VIDEO, limits)
-                job = self._jobs.add(part, shown_name(name), size)
+                job = self._jobs.add(part, shown_name(name), size, choices)
         except ClientDisconnect:
             return Response(status_code=400)  # nobody is left to read it
         return JSONResponse(self._shown(job), 201, {"location": f"/jobs/{job.id}"})
@@ -140,6 +145,17 @@ async def api_page(request: Request) -> Response:
 async def api_description(request: Request) -> Response:
     """The API explained to programs."""
     return JSONResponse(openapi())
+
+
+def _choices(request: Request, default: Choices) -> Choices:
+    """What the query of an upload wants of the video; the server's own choices where it does not mention them."""
+    wanted = {}
+    for name in asdict(default).keys() & request.query_params.keys():
+        given = request.query_params[name]
+        if given not in SWITCH:
+            raise Refused(400, f"{name}={given[:20]}: must be 1 or 0")
+        wanted[name] = SWITCH[given]
+    return replace(default, **wanted)
 
 
 def _liked_format(accept: str) -> str:

@@ -27,6 +27,24 @@ class Limits:
     disk_reserve: int = 1024 * MEGABYTE  # never filled by uploads
 
 
+@dataclass(frozen=True)
+class Choices:
+    """What is wanted of one video, as flags of `densevid caption`.
+
+    Attributes:
+        all_words: Full guesses, however unsure the sentences are.
+        fast: Features without actions.
+    """
+
+    all_words: bool = False
+    fast: bool = False
+
+    @property
+    def flags(self) -> list[str]:
+        """On the command line."""
+        return [*(["--all-words"] if self.all_words else []), *(["--fast"] if self.fast else [])]
+
+
 CommandFor = Callable[[Path, Path, str], list[str]]  # of a video, the folder for its results, and its title
 
 
@@ -47,8 +65,9 @@ def caption_command(model: str | None = None) -> CommandFor:
 
 @dataclass(frozen=True)
 class Settings:
-    """All settings."""
+    """All settings; `choices` are those of a video whose sender does not choose."""
 
     folder: Path
     limits: Limits = field(default_factory=Limits)
     command: CommandFor = field(default_factory=caption_command)
+    choices: Choices = field(default_factory=Choices)

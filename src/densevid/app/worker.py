@@ -143,7 +143,7 @@ async def _attempt(job: Job, settings: Settings) -> None:
     if not await _probe(job, settings):
         return
     job.save()
-    command = settings.command(job.upload, job.folder, job.name)
+    command = settings.command(job.upload, job.folder, job.name) + job.choices.flags
     variables = {
         "DENSEVID_CACHE": str(job.cache),  # what is known of a video goes when its job goes
         "DENSEVID_MAX_PIXELS": str(settings.limits.pixels),  # a size can change behind what the probe has seen

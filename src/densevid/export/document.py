@@ -15,8 +15,10 @@ from urllib.parse import quote
 
 from densevid.errors import InputError
 from densevid.events import Event
+from densevid.export.shown_sentences import printable, shown_sentences
 
 REFERENCE, PREDICTED = "Reference", "Predicted"
+NO_SENTENCE = "(no sentence)"  # of a reference; a predicted event is called "scene 2" then
 
 PIXELS_OF_A_FIGURE = 2  # for each of a page, for sharp screens
 
@@ -151,6 +153,19 @@ class TimelineDocument:
     def __post_init__(self) -> None:
         if not 0 < self.duration < math.inf:
             raise InputError(f"{self.title}: the duration of a video must be positive, got {self.duration}")
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """What is shown for the sentence of each event; events without one are numbered within their group."""
+        shown = [
+            each.event.sentence if printable(each.event.sentence) else NO_SENTENCE if each.reference else ""
+            for each in self.events
+        ]
+        for heading in {each.heading for each in self.events if not each.reference}:
+            group = [n for n, each in enumerate(self.events) if each.heading == heading and not each.reference]
+            for place, sentence in zip(group, shown_sentences([self.events[n].event for n in group]), strict=True):
+                shown[place] = sentence
+        return tuple(shown)
 
     @property
     def clock_digits(self) -> int:

@@ -60,7 +60,7 @@ def attention_figure(explanation: Explanation) -> Figure:
     drawing = blank_drawing(2.9 * columns + 0.8, sum(heights) + (0 if explanation.of_timeline else 0.3))
     parts = drawing.subfigures(len(shown), 1, squeeze=False, height_ratios=heights)[:, 0]
     for part, proposal in zip(parts, shown, strict=True):
-        title = f"{_label(proposal)}   {short(proposal.event.sentence, 22 * columns + 20)}"
+        title = f"{_label(proposal)}   {short(_words(proposal), 22 * columns + 20)}"
         part.suptitle(title, x=0.01, ha="left", fontsize=9, **PLAIN)
         _draw_layers(part.subplots(rows, columns, squeeze=False), proposal)
     described = "; ".join(map(_described, shown))
@@ -121,7 +121,12 @@ def _labels(proposals: Sequence[ExplainedProposal]) -> str:
 
 def _described(proposal: ExplainedProposal) -> str:
     start, end = clock_text(proposal.event.start, 1), clock_text(proposal.event.end, 1)
-    return f"“{proposal.event.sentence}” ({start}–{end}, {_label(proposal)})"
+    return f"“{_words(proposal)}” ({start}–{end}, {_label(proposal)})"
+
+
+def _words(proposal: ExplainedProposal) -> str:
+    """All words of the model, be they shown on the timeline or not: the figures are about what it thinks."""
+    return proposal.event.full_sentence or proposal.event.sentence
 
 
 def _draw_mask(axis: Any, proposal: ExplainedProposal) -> None:
@@ -132,7 +137,7 @@ def _draw_mask(axis: Any, proposal: ExplainedProposal) -> None:
     axis.stairs(proposal.mask_T, edges, color=COLOURS[0], linewidth=1.6, label="final mask")
     axis.set(ylim=(min(-0.03, float(proposal.mask_T.min())), max(1.35, float(proposal.mask_T.max()))), yticks=[0, 1])
     axis.set_xlim(edges[0], edges[-1])
-    axis.set_title(f"{_label(proposal)}   {short(proposal.event.sentence)}", loc="left", fontsize=9, **PLAIN)
+    axis.set_title(f"{_label(proposal)}   {short(_words(proposal))}", loc="left", fontsize=9, **PLAIN)
     if proposal.gate is not None:
         place = {"xycoords": "axes fraction", "va": "top", "fontsize": 8, "color": GREY}
         axis.annotate(f"gate {proposal.gate:.2f}", (0.012, 0.93), **place)

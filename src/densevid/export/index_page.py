@@ -27,7 +27,7 @@ from densevid.export.page_parts import (
     page_part,
     policy,
 )
-from densevid.export.subtitles import printable
+from densevid.export.shown_sentences import printable, shown_sentences, whose_sentences
 from densevid.export.terminal_timeline import NOTHING
 
 MOST_SHOWN = 4  # sentences of a video that are seen without unfolding
@@ -56,6 +56,7 @@ class IndexRow:
 def index_page(title: str, rows: Sequence[IndexRow], *, model: str, about: str = "") -> str:
     """The whole page as text; whatever comes from a file is escaped. `about` is what to know before reading on."""
     done = [row for row in rows if row.error is None]
+    note = whose_sentences([event for row in done for event in row.events], model)
     css, script = page_part("frame.css") + page_part("index.css"), page_part("index.js")
     parts = {
         "head": page_head(escaped(title), "timelines", css, policy(css, script, img="data:")),
@@ -67,6 +68,7 @@ def index_page(title: str, rows: Sequence[IndexRow], *, model: str, about: str =
         "about": f'<p class="about">{escaped(about)}</p>' if about else "",
         "videos": "\n".join(map(_video, done)),
         "failures": _failures([row for row in rows if row.error is not None]),
+        "note": f"<p>{escaped(note)}</p>" if note else "",
         "provenance": escaped(f"densevid {densevid.__version__}, model {model}"),
     }
     return Template(page_part("index.html")).substitute(parts)
@@ -130,16 +132,16 @@ def _strip(events: Sequence[Event], end: float) -> str:
 def _sentences(row: IndexRow) -> str:
     if not row.events:
         return f'<p class="muted">{escaped(NOTHING)}</p>'
-    items = [_sentence(row, event) for event in row.events]
+    items = [_sentence(row, *one) for one in zip(row.events, shown_sentences(row.events), strict=True)]
     first, more = "".join(items[:MOST_SHOWN]), "".join(items[MOST_SHOWN:])
     rest = len(items) - MOST_SHOWN
     folded = f'<details><summary>{rest} more</summary><ol class="sentences">{more}</ol></details>' if rest > 0 else ""
     return f'<ol class="sentences">{first}</ol>{folded}'
 
 
-def _sentence(row: IndexRow, event: Event) -> str:
+def _sentence(row: IndexRow, event: Event, sentence: str) -> str:
     when = f'<span class="when">{clock_text(event.start)}</span>'
-    words = f'<span class="sentence" dir="auto">{escaped(printable(event.sentence)) or "(no sentence)"}</span>'
+    words = f'<span class="sentence" dir="auto">{escaped(printable(sentence))}</span>'
     return f"<li>{_link(row, f'#t={event.start:.2f}', '', when + words)}</li>"
 
 

@@ -12,8 +12,15 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from densevid.events import Event
 from densevid.export.document import ShownEvent, TimedMask, TimelineDocument
 from densevid.export.page_parts import clock_text, data_address, escaped
+from densevid.export.shown_sentences import (
+    confidences_text,
+    guess,
+    has_two_confidences,
+    whose_sentences,
+)
 
 HUES = 8  # as many as the style sheet has
 NO_HUE = -1
@@ -97,7 +104,7 @@ def event_list(document: TimelineDocument, layout: Layout) -> str:
             '<div class="empty"><p>No event was found in this video with enough confidence to be shown.</p>'
             '<p class="advice">What comes nearest: <code>densevid caption VIDEO --top 3</code></p></div>'
         )
-    items = "\n".join(_item(document.events[index], layout, index, document.clock_digits) for index in layout.order)
+    items = "\n".join(_item(document, layout, index) for index in layout.order)
     return f'<ol class="list">\n{items}\n</ol>'
 
 
@@ -115,11 +122,22 @@ def confidence_filter(document: TimelineDocument) -> str:
     percents = [shown.percent for shown in document.events if shown.percent is not None]
     if len(percents) <= SEEN_AT_ONCE or max(percents) - min(percents) < WIDELY:
         return ""
+    name = "Event confidence" if has_two_confidences(_predicted(document)) else "Confidence"
     return (
-        '<div class="sureness" hidden><label for="sureness">Confidence</label>'
+        f'<div class="sureness" hidden><label for="sureness">{name}</label>'
         f'<input type="range" id="sureness" min="0" max="{max(percents)}" value="0" aria-valuetext="any">'
         '<output for="sureness">any</output></div>'
     )
+
+
+def sentences_note(document: TimelineDocument) -> str:
+    """One line on whose the sentences are; nothing for models that have no confidence for sentences."""
+    note = whose_sentences(_predicted(document), document.model)
+    return f'<p class="note muted">{escaped(note)}</p>' if note else ""
+
+
+def _predicted(document: TimelineDocument) -> list[Event]:
+    return [shown.event for shown in document.events if not shown.reference]
 
 
 def _group_button(place: str, name: str, *, pressed: bool) -> str:
@@ -127,8 +145,9 @@ def _group_button(place: str, name: str, *, pressed: bool) -> str:
     return f'<button type="button" data-group="{place}" aria-pressed="{state}"><bdi>{escaped(name)}</bdi></button>'
 
 
-def _item(shown: ShownEvent, layout: Layout, index: int, digits: int) -> str:
+def _item(document: TimelineDocument, layout: Layout, index: int) -> str:
     """One entry of the list, and in its data- attributes all that the scripts know of the event."""
+    shown, digits = document.events[index], document.clock_digits
     event = shown.event
     group = layout.group[index]
     data = {
@@ -141,6 +160,7 @@ def _item(shown: ShownEvent, layout: Layout, index: int, digits: int) -> str:
         "reference": "yes" if shown.reference else "",
         "confidence": "" if shown.percent is None else f"{shown.confidence:.3f}",
         "percent": "" if shown.percent is None else shown.percent,
+        **_sentence_data(shown),
         **_mask_data(shown.mask),
     }
     attributes = " ".join(f'data-{name}="{escaped(str(value))}"' for name, value in data.items() if value != "")
@@ -148,7 +168,40 @@ def _item(shown: ShownEvent, layout: Layout, index: int, digits: int) -> str:
     return (
         f'<li {attributes}><button type="button">{_thumbnail(shown)}<span class="words">'
         f'<span class="when"><span class="dot"></span>{span}{_badge(shown)}</span>'
-        f'<span class="sentence" dir="auto">{escaped(event.sentence) or "(no sentence)"}</span></span></button></li>'
+        f'<span class="sentence" dir="auto">{escaped(document.sentences[index])}</span>{_sentence_badge(shown)}'
+        f"</span></button>{_guess(shown, span)}</li>"
+    )
+
+
+def _sentence_data(shown: ShownEvent) -> dict[str, str]:
+    """What is known of the sentence besides its words, for the file that the page saves."""
+    event = shown.event
+    if shown.reference:
+        return {}
+    return {
+        "sure": confidences_text(event, shown.percent),
+        "empty": "" if event.sentence else "yes",
+        "sentence-score": "" if event.sentence_score is None else f"{event.sentence_score:.3f}",
+        "full-sentence": event.full_sentence or "",
+        "shortened": "yes" if event.shortened else "",
+        "sentence-model": event.sentence_model or "",
+    }
+
+
+def _sentence_badge(shown: ShownEvent) -> str:
+    """How sure the sentence is, where the model knows."""
+    words = "" if shown.reference else confidences_text(shown.event, None)
+    return f'<span class="sure">{escaped(words)}</span>' if words else ""
+
+
+def _guess(shown: ShownEvent, span: str) -> str:
+    """The full sentence, to be unfolded where a shorter one or none is shown."""
+    full = "" if shown.reference else guess(shown.event)
+    if not full:
+        return ""
+    return (
+        f'<details class="guess"><summary>guess<span class="hidden-text"> for {span}</span></summary>'
+        f'<p dir="auto">{escaped(full)}</p></details>'
     )
 
 
@@ -164,9 +217,10 @@ def _badge(shown: ShownEvent) -> str:
         return '<span class="badge">reference</span>'
     if shown.percent is None:
         return ""
+    event = "event " if confidences_text(shown.event, None) else ""
     return (
         f'<span class="score"><meter min="0" max="100" value="{shown.percent}" aria-hidden="true"></meter>'
-        f'<span class="hidden-text">confidence </span>{shown.percent}%</span>'
+        f'<span class="hidden-text">confidence </span>{event}{shown.percent}%</span>'
     )
 
 

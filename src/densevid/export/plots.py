@@ -66,13 +66,17 @@ def timeline_figure(document: TimelineDocument) -> Figure:
     drawing, axes = empty_drawing(8.0, 0.34 * sum(heights) + 0.45 * len(heights) + 0.8)
     axis = axes[0, 0]
     top = np.concatenate(([0.0], np.cumsum(np.asarray(heights) + 0.9)))
-    for shown, group, lane, hue in zip(document.events, layout.group, layout.lane, layout.hue, strict=True):
-        _draw_bar(axis, shown, float(top[group]) + lane, GREY if hue == NO_HUE else COLOURS[hue], document.seconds)
+    rows = zip(document.events, document.sentences, layout.group, layout.lane, layout.hue, strict=True)
+    for shown, sentence, group, lane, hue in rows:
+        colour = GREY if hue == NO_HUE else COLOURS[hue]
+        _draw_bar(axis, shown.event, sentence, (float(top[group]) + lane, document.seconds), colour)
     for name, height in zip(layout.groups, top, strict=False):
         axis.text(0, height - 0.18, name, fontsize=8, color=GREY, weight="bold", **PLAIN)
     axis.set(xlim=(0, document.seconds), ylim=(float(top[-1]) - 0.6, -0.75), yticks=[], xlabel="seconds")
     axis.spines[["left", "top", "right"]].set_visible(False)
-    return finished(drawing, "timeline", "Timeline.", "; ".join(map(_spoken, document.events)) or "No event.")
+    return finished(
+        drawing, "timeline", "Timeline.", "; ".join(map(_spoken, document.events, document.sentences)) or "No event."
+    )
 
 
 def write_figures(figures: Iterable[tuple[str, Figure]], folder: Path | str) -> list[Path]:
@@ -85,20 +89,21 @@ def write_figures(figures: Iterable[tuple[str, Figure]], folder: Path | str) -> 
     return written
 
 
-def _draw_bar(axis: Any, shown: ShownEvent, y: float, colour: str, seconds: float) -> None:
-    event = shown.event
+def _draw_bar(axis: Any, event: Event, sentence: str, place: tuple[float, float], colour: str) -> None:
+    """A bar at a height, on a timeline of so many seconds."""
+    y, seconds = place
     axis.barh(y + 0.4, event.seconds, left=event.start, height=0.78, color=colour, alpha=0.28, edgecolor="none")
     axis.barh(y + 0.4, seconds / 400, left=event.start, height=0.78, color=colour)
     letters = int(120 * event.seconds / seconds)  # letters that fit into the bar
-    axis.text(event.start + seconds / 160, y + 0.42, short(event.sentence, letters), fontsize=7.5, va="center", **PLAIN)
+    axis.text(event.start + seconds / 160, y + 0.42, short(sentence, letters), fontsize=7.5, va="center", **PLAIN)
 
 
 def _of_group(values: Sequence[int], groups: Sequence[int], wanted: int) -> list[int]:
     return [value for value, group in zip(values, groups, strict=True) if group == wanted]
 
 
-def _spoken(shown: ShownEvent) -> str:
-    return f"{shown.heading}, {clock_text(shown.event.start)} to {clock_text(shown.event.end)}: {shown.event.sentence}"
+def _spoken(shown: ShownEvent, sentence: str) -> str:
+    return f"{shown.heading}, {clock_text(shown.event.start)} to {clock_text(shown.event.end)}: {sentence}"
 
 
 def short(text: str, most: int = LONGEST_LABEL) -> str:

@@ -26,7 +26,7 @@ from av.video.frame import VideoFrame
 
 from densevid.errors import InputError, one_line
 from densevid.events import Event
-from densevid.export.subtitles import printable
+from densevid.export.shown_sentences import as_shown, printable
 from densevid.io import atomic_path
 from densevid.video.container import PresentationTimes, open_video, plays_in_browsers
 
@@ -105,7 +105,7 @@ def write_subtitled(video: Path, out: Path, events: Sequence[Event], options: Mp
     options = options or Mp4Options()
     if options.key and _key_of(out) == options.key:
         return
-    shown = sorted((event for event in events if printable(event.sentence)), key=lambda event: event.place)
+    shown = as_shown(events)
     try:
         with (
             open_video(video) as (source, stream),

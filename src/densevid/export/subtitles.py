@@ -1,5 +1,8 @@
 """Events as text files: WebVTT and SRT subtitles, chapters, a CSV table, and ActivityNet's submission form.
 
+Subtitles and chapters have "scene 2" where the captioner abstains; the table and the submission, which are for
+programs, have the empty sentence and what there is besides.
+
 A sentence may hold anything (its words come from a file), so nothing in it can become a tag, a cue or a new line.
 Chapters follow each other: of events that begin together the longest is taken, and each ends where the next begins.
 """
@@ -9,11 +12,12 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
-from densevid.events import Event
+from densevid.events import SENTENCE_FIELDS, Event
+from densevid.export.shown_sentences import as_shown, has_two_confidences, printable
 
 SHORTEST = 1  # milliseconds: a cue must not end when it begins
 SRT_LOOKALIKES = str.maketrans({"<": "‹", ">": "›", "{": "(", "}": ")"})  # SRT has no way to escape its tags
@@ -38,14 +42,9 @@ def srt(events: Sequence[Event]) -> str:
     return "\n".join(cues)
 
 
-def printable(text: str) -> str:
-    """One line without anything that a terminal, a player or a parser would act upon."""
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
-
-
-def _cues(events: Iterable[Event]) -> list[tuple[int, int, Event]]:
-    """Events with a sentence, by time, in whole milliseconds."""
-    shown = sorted((event for event in events if printable(event.sentence)), key=lambda event: event.place)
+def _cues(events: Sequence[Event]) -> list[tuple[int, int, Event]]:
+    """Events as they are shown, by time, in whole milliseconds."""
+    shown = as_shown(events)
     times = [(round(event.start * 1000), round(event.end * 1000)) for event in shown]
     return [(begin, max(end, begin + SHORTEST), event) for (begin, end), event in zip(times, shown, strict=True)]
 
@@ -103,9 +102,9 @@ def clock(seconds: float, *, hours: bool = False) -> str:
     return f"{whole // 60}:{whole % 60:02d}"
 
 
-def _following(events: Iterable[Event]) -> list[Event]:
+def _following(events: Sequence[Event]) -> list[Event]:
     """One event per beginning, in the order of time."""
-    longest = sorted((event for event in events if printable(event.sentence)), key=lambda event: event.place)
+    longest = as_shown(events)
     return [event for n, event in enumerate(longest) if n == 0 or event.start - longest[n - 1].start >= 0.001]
 
 
@@ -141,22 +140,51 @@ def submission(
     """ActivityNet's form; `details` has one entry per video (file, duration, how its events were chosen, ...)."""
     return {
         "version": "VERSION 1.0",
-        "results": {video: [event.as_row() for event in rows] for video, rows in events.items()},
+        "results": {video: rows_of(shown) for video, shown in events.items()},
         "external_data": dict(EXTERNAL_DATA),
         "details": dict(details),
         "provenance": dict(provenance),
     }
 
 
+def rows_of(events: Sequence[Event]) -> list[dict[str, Any]]:
+    """The entries of an event file; all have the same keys where the model has a confidence for sentences."""
+    if not has_two_confidences(events):
+        return [event.as_row() for event in events]
+    return [event.as_row() | _sentence_columns(event) for event in events]
+
+
+def _sentence_columns(event: Event) -> dict[str, Any]:
+    """What is known of a sentence besides its words; `sentence_model` is None where it is not known."""
+    return {
+        "sentence_score": event.sentence_score,
+        "full_sentence": event.sentence if event.full_sentence is None else event.full_sentence,
+        "shortened": event.shortened,
+        "sentence_model": event.sentence_model,
+    }
+
+
 def table(events: Sequence[Event], *, with_confidence: bool = True) -> str:
-    """A CSV file: start and end in seconds, confidence (empty for given spans), sentence."""
+    """A CSV file: start and end in seconds, confidence (empty for given spans), sentence.
+
+    Where the model has a confidence for sentences, `SENTENCE_FIELDS` follow.
+    """
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\r\n")
-    rows.writerow(["start", "end", "confidence", "sentence"])
+    more = SENTENCE_FIELDS if has_two_confidences(events) else ()
+    rows.writerow(["start", "end", "confidence", "sentence", *more])
     for event in events:
         confidence = f"{event.score:.4f}" if with_confidence else ""
-        rows.writerow([f"{event.start:.3f}", f"{event.end:.3f}", confidence, _cell(event.sentence)])
+        first = [f"{event.start:.3f}", f"{event.end:.3f}", confidence, _cell(event.sentence)]
+        rows.writerow([*first, *(_cell_of(_sentence_columns(event)[name]) for name in more)])
     return text.getvalue()
+
+
+def _cell_of(value: Any) -> str:
+    """A field of an event in a table."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "" if value is None else f"{value:.4f}" if isinstance(value, float) else _cell(str(value))
 
 
 def _cell(sentence: str) -> str:

@@ -1,4 +1,4 @@
-"""Events as lines for a terminal: time, a bar that shows where in the video, the confidence and the sentence.
+"""Events as lines for a terminal: time, a bar that shows where in the video, the confidences and the sentence.
 
 On a screen the bars have the colours of the page; in a file or a pipe, or with NO_COLOR set, there is text alone.
 """
@@ -13,7 +13,16 @@ from dataclasses import dataclass
 
 from densevid.events import Event
 from densevid.export.page_parts import clock_text
-from densevid.export.subtitles import clock, printable
+from densevid.export.shown_sentences import (
+    abstains,
+    guess,
+    has_two_confidences,
+    printable,
+    sentence_percent,
+    shown_sentences,
+    whose_sentences,
+)
+from densevid.export.subtitles import clock
 
 WIDEST = 120
 WITH_BAR, FEWEST = 20, 10  # cells of a sentence on a line: with less there is no bar, and none is narrower
@@ -21,6 +30,7 @@ BAR = 24
 PARTS_UNICODE = (" ", "·", "▒", "█")  # of a cell that an event covers: none, a touch, a part, all
 PARTS_ASCII = (" ", ".", "-", "#")
 COLOURS = (33, 35, 208, 170, 37, 142, 167, 99)  # of 256: the page's hues, readable on black and on white
+SURE_OF = (" event", " sentence")  # headings of the two confidences, as wide as their columns
 NOTHING = "nothing in it that the model is confident about"
 
 
@@ -66,24 +76,54 @@ class Look:
 def terminal_timeline(
     events: Sequence[Event], duration: float, look: Look | None = None, *, confidence: bool = True
 ) -> str:
-    """One line per event, longer sentences wrapped under themselves; given spans have no `confidence`."""
+    """One line per event, longer sentences wrapped under themselves; given spans have no `confidence`.
+
+    Where sentences have a confidence of their own there are two columns under a heading, if they fit.
+    """
     look = look or Look()
     if not events:
         return f"  {NOTHING}"
     times = [f"{_time(e.start, duration)}{look.dash}{_time(e.end, duration)}" for e in events]
     widest = max(map(len, times))
-    indent = 2 + widest + (5 if confidence else 0) + 2
+    heading, sure = _confidences(events, confidence=confidence)
+    if heading and look.width - (2 + widest + len(sure[0]) + 2) < FEWEST:
+        heading, sure = "", _event_confidences(events, confidence=confidence)
+    indent = 2 + widest + len(sure[0]) + 2
     has_bar = look.width - indent - (BAR + 3) >= WITH_BAR
     indent += BAR + 3 if has_bar else 0
     until = max([duration, *(event.end for event in events)])
-    lines: list[str] = []
-    for number, (event, time) in enumerate(zip(events, times, strict=True)):
+    lines = [look.muted(f"{heading:>{indent - 2}}")] if heading else []
+    for number, (event, time, sentence) in enumerate(zip(events, times, shown_sentences(events), strict=True)):
         bar = f" {_framed(_bar(event, until, look), number, look)}" if has_bar else ""
-        sure = f" {look.muted(f'{event.score:4.0%}')}" if confidence else ""
-        wrapped = _wrapped(look.shown(event.sentence), max(FEWEST, look.width - indent))
-        lines.append(f"  {time:>{widest}}{bar}{sure}  {wrapped[0]}")
+        wrapped = _wrapped(look.shown(sentence), max(FEWEST, look.width - indent))
+        lines.append(f"  {time:>{widest}}{bar}{look.muted(sure[number]) if sure[number] else ''}  {wrapped[0]}")
         lines += [" " * indent + more for more in wrapped[1:]]
     return "\n".join(lines)
+
+
+def sentences_note(events: Sequence[Event], model: str = "") -> str:
+    """One line on whose the sentences are, and the flag that shows those that are left out; "" for older models."""
+    note = whose_sentences(events, model)
+    if note and any(abstains(event) or guess(event) for event in events):
+        return f"{note} --all-words shows every guess."
+    return note
+
+
+def _confidences(events: Sequence[Event], *, confidence: bool) -> tuple[str, list[str]]:
+    """The columns of the confidences, all of one width, and a heading where there are two."""
+    spans = _event_confidences(events, confidence=confidence)
+    if not has_two_confidences(events):
+        return "", spans
+    event_heading, sentence_heading = SURE_OF
+    sentences = ["" if sure is None else f"{sure}%" for sure in map(sentence_percent, events)]
+    return (event_heading if confidence else "") + sentence_heading, [
+        (f"{span:>{len(event_heading)}}" if confidence else "") + f"{sentence:>{len(sentence_heading)}}"
+        for span, sentence in zip(spans, sentences, strict=True)
+    ]
+
+
+def _event_confidences(events: Sequence[Event], *, confidence: bool) -> list[str]:
+    return [f" {event.score:4.0%}" if confidence else "" for event in events]
 
 
 def _framed(bar: str, number: int, look: Look) -> str:

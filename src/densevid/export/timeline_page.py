@@ -12,7 +12,7 @@ import json
 from string import Template
 
 from densevid.export.document import Figure, ShownVideo, TimelineDocument
-from densevid.export.page_entries import confidence_filter, event_list, group_filter, lay_out
+from densevid.export.page_entries import confidence_filter, event_list, group_filter, lay_out, sentences_note
 from densevid.export.page_parts import (
     LOGO,
     SEARCH_ICON,
@@ -60,6 +60,7 @@ def timeline_page(document: TimelineDocument) -> str:
         "groups": group_filter(layout),
         "sureness": confidence_filter(document),
         "events": event_list(document, layout),
+        "note": sentences_note(document),
         "figures": _figures(document.figures),
         "downloads": _downloads(document),
         "provenance": escaped(document.provenance),

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from densevid.data.sources import FeatureSource
     from densevid.inference.explain import Explanation
     from densevid.inference.proposals import ProposedBatch
+    from densevid.inference.sentence_evidence import SentenceEvidence
     from densevid.tracks import FeatureTrack
 
 MOST_MASKS = 100  # a dense list has hundreds of events, and a page with the masks of all would be large
@@ -46,13 +47,16 @@ class VideoCaptioner(LazyModel):
         model: An installed model, from `find_model`.
         device: "cpu", "cuda", or "auto" for CUDA where there is one.
         cache: Where features and results are kept; the user's own cache unless given, `Cache(None)` for none.
+        fast: Extract features without the actions, where the model reads them.
 
     Raises:
         ArgumentError: The device is unknown, or there is no such device.
     """
 
-    def __init__(self, model: InstalledModel, *, device: Device = "auto", cache: Cache | None = None) -> None:
-        super().__init__(model, device)
+    def __init__(
+        self, model: InstalledModel, *, device: Device = "auto", cache: Cache | None = None, fast: bool = False
+    ) -> None:
+        super().__init__(model, device, fast=fast)
         self.cache = cache if cache is not None else default_cache()
 
     def __repr__(self) -> str:
@@ -65,6 +69,7 @@ class VideoCaptioner(LazyModel):
         top: int | None = None,
         dense: bool = False,
         segments: Sequence[Span] | None = None,
+        all_words: bool = False,
     ) -> CaptionResult:
         """Find the events of a video and write a sentence for each.
 
@@ -76,6 +81,7 @@ class VideoCaptioner(LazyModel):
             top: At most so many events that hardly overlap, however unsure the model is of them.
             dense: Every proposal, overlapping ones too.
             segments: Spans `(start, end)` in seconds to caption instead of proposed ones.
+            all_words: The full sentence of every event, however unsure the model is of it.
 
         Returns:
             The result, a sequence of the events in the order of time; of `segments`, in their order and with score 1.
@@ -84,7 +90,7 @@ class VideoCaptioner(LazyModel):
             InputError: The file cannot be read as a video, the features are not those that the model reads, or an
                 argument is out of range.
         """
-        return _checked(self._caption(video, EventRequest.of(top, dense, segments)))
+        return _checked(self._caption(video, EventRequest.of(top, dense, segments, all_words)))
 
     def _caption(self, video: Path | str | FeatureTrack, request: EventRequest) -> CaptionResult:
         from densevid.tracks import FeatureTrack
@@ -123,6 +129,7 @@ class VideoCaptioner(LazyModel):
         elif explain:
             track = self.track(path, on_progress, content).track
             result = replace(result, explanation=self.explanation(result, track))
+        result = self._as_requested(result)
         for stage in ("decode", "features", "events", "sentences"):
             on_progress(stage, 1.0)
         return result
@@ -139,14 +146,15 @@ class VideoCaptioner(LazyModel):
             self._keep(result, content)
         elif explain:
             result = replace(result, explanation=self.explanation(result, track))
-        return result
+        return self._as_requested(result)
 
     def caption_track(self, track: FeatureTrack, request: EventRequest, name: str = "the track") -> CaptionResult:
         """Caption a feature track of the model's own recipe, or of the recipe before its reduction."""
         track, recipe = self.as_read(track), self.loaded.recipe
         if track.recipe is not None and recipe is not None and track.recipe != recipe.id:
             raise InputError(f"the features were made with recipe {track.recipe}, the model reads {recipe.id}")
-        return self._captioned(self._blank(name, request), CachedTrack(track), no_progress, explain=False)
+        blank = self._blank(name, request)
+        return self._as_requested(self._captioned(blank, CachedTrack(track), no_progress, explain=False))
 
     def track(self, path: Path, on_progress: ProgressCallback = no_progress, content: str | None = None) -> CachedTrack:
         """The features of a video file as the model reads them, from the cache where it has them."""
@@ -197,7 +205,9 @@ class VideoCaptioner(LazyModel):
         )
 
     def _key(self, content: str, request: EventRequest) -> str:
-        return hash_of({"video": content, "model": self.model_key, "request": repr(request), "format": FORMAT})
+        request = replace(request, all_words=False)  # what is kept has the full sentences, too
+        about = {"video": content, "model": self.model_key, "request": repr(request), "format": FORMAT}
+        return hash_of(about | ({"fast": True} if self.fast else {}))
 
     def _cached(self, blank: CaptionResult, content: str | None) -> CaptionResult | None:
         """The result that the cache has for this content, model and request."""
@@ -216,7 +226,7 @@ class VideoCaptioner(LazyModel):
         began, track = perf_counter(), made.track
         duration = track.duration or float(track.seconds(len(track)))
         request, left_out, cut = blank.request.within(duration)
-        notes = [made.warning, _note_of_absent(track)]
+        notes = [made.warning, None if self.fast else _note_of_absent(track)]
         kept: Mapping[int, ProposedBatch] = {}
         if request.segments is None:
             events, detections, kept = self._detected(track, request, on_progress, keep=explain)
@@ -263,21 +273,41 @@ class VideoCaptioner(LazyModel):
                 mask = TimedMask(start, end, tuple(video.masks[place].astype(np.float64).round(3).tolist()))
             confidence = None if captioner.calibration is None else float(video.score_P[place])
             detections.append(Detection(first, anchor, float(video.proposal_score_P[place]), confidence, mask))
-        return tuple(video.events()), tuple(detections), captioner.kept
+        return *self._shown(video.events(), video.evidence, detections), captioner.kept
 
     def _given(
         self, track: FeatureTrack, segments: tuple[Span, ...]
     ) -> tuple[tuple[Event, ...], tuple[Detection, ...], int]:
         """Caption given spans; and how many of them begin after all that the model reads."""
         from densevid.inference.explain_window import GIVEN
-        from densevid.inference.segments import caption_segments, first_steps, unseen
+        from densevid.inference.segments import captioned_segments, first_steps, unseen
 
-        events = tuple(caption_segments(self.captioner, track, segments))
-        detections = tuple(Detection(first, GIVEN) for first in first_steps(self.captioner, track, segments))
-        return events, detections, unseen(self.captioner, track, segments)
+        captioned = next(captioned_segments(self.captioner, [(track, segments)]))
+        detections = [Detection(first, GIVEN) for first in first_steps(self.captioner, track, segments)]
+        shown = self._shown(captioned.events, captioned.evidence, detections)
+        return *shown, unseen(self.captioner, track, segments)
+
+    def _shown(
+        self, events: Sequence[Event], evidence: Sequence[SentenceEvidence], detections: Sequence[Detection]
+    ) -> tuple[tuple[Event, ...], tuple[Detection, ...]]:
+        """Events with the sentences that are sure enough, if the model knows; and the confidence in the full ones."""
+        confidence = self.captioner.sentence_confidence
+        if confidence is None:
+            return tuple(events), tuple(detections)
+        pairs = zip(detections, events, strict=True)
+        found = tuple(replace(detection, sentence_score=event.sentence_score) for detection, event in pairs)
+        shown = (confidence.shown(known).put_on(event) for event, known in zip(events, evidence, strict=True))
+        return tuple(shown), found
+
+    def _as_requested(self, result: CaptionResult) -> CaptionResult:
+        """What the cache keeps, with the full sentences if they are wanted, and with the name of the model."""
+        result = result.with_all_words() if result.request.all_words else result
+        name = self.model.name
+        named = (replace(e, sentence_model=None if e.sentence_score is None else name) for e in result.events)
+        return replace(result, events=tuple(named))
 
 
-def load(model: str | Path | None = None, *, device: Device = "auto") -> VideoCaptioner:
+def load(model: str | Path | None = None, *, device: Device = "auto", fast: bool = False) -> VideoCaptioner:
     """Load a model once, to caption several videos with it.
 
         >>> captioner = densevid.load()
@@ -289,6 +319,7 @@ def load(model: str | Path | None = None, *, device: Device = "auto") -> VideoCa
     Args:
         model: A name that `densevid models` lists or the path of a model folder; None is the default model.
         device: "cpu", "cuda", or "auto" for a GPU where there is one.
+        fast: Leave out the actions where the model reads them: much faster, with poorer sentences.
 
     Returns:
         A captioner with a method `caption(video, top=, dense=, segments=)`.
@@ -296,7 +327,7 @@ def load(model: str | Path | None = None, *, device: Device = "auto") -> VideoCa
     Raises:
         InputError: There is no such model, its folder is damaged, or there is no such device.
     """
-    captioner = VideoCaptioner(find_model(model), device=device)
+    captioner = VideoCaptioner(find_model(model), device=device, fast=fast)
     _ = captioner.loaded  # now, so that errors of the model are raised here
     return captioner
 
@@ -308,7 +339,9 @@ def caption(
     top: int | None = None,
     dense: bool = False,
     segments: Sequence[Span] | None = None,
+    all_words: bool = False,
     device: Device = "auto",
+    fast: bool = False,
 ) -> CaptionResult:
     """Find the events of one video and write a sentence for each; `load` captions several with one model.
 
@@ -322,7 +355,9 @@ def caption(
         top: At most so many events that hardly overlap, however unsure the model is of them.
         dense: Every proposal, overlapping ones too.
         segments: Spans `(start, end)` in seconds to caption instead of proposed ones.
+        all_words: The full sentence of every event, however unsure the model is of it.
         device: "cpu", "cuda", or "auto" for a GPU where there is one.
+        fast: Leave out the actions where the model reads them: much faster, with poorer sentences.
 
     Returns:
         The result, a sequence of the events in the order of time; of `segments`, in their order and with score 1.
@@ -330,12 +365,16 @@ def caption(
     Raises:
         InputError: The model or the video cannot be used, or an argument is out of range.
     """
-    request = EventRequest.of(top, dense, segments)
-    return _checked(VideoCaptioner(find_model(model), device=device)._caption(video, request))
+    request = EventRequest.of(top, dense, segments, all_words)
+    return _checked(VideoCaptioner(find_model(model), device=device, fast=fast)._caption(video, request))
 
 
 def _note_of_absent(track: FeatureTrack) -> str | None:
     """A line about streams of the model's features that the track does not have."""
+    if track.absent == ("actions",):
+        from densevid.video.weights import GET_I3D
+
+        return f"captioned without the actions in it, so the sentences are poorer; `{GET_I3D}` installs their network"
     return f"captioned without the stream {', '.join(track.absent)}; see `densevid doctor`" if track.absent else None
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from densevid.video.extract import Extractor
 
 PACKAGE = Path(densevid.__file__).parent
-CODE = ("pipeline", "inference", "kernels", "model", "video")  # what results depend on
+CODE = ("pipeline", "inference", "kernels", "language", "model", "video")  # what results depend on
 
 
 class ModelError(InputError):
@@ -37,13 +37,14 @@ class LazyModel:
     Args:
         model: An installed model, from `find_model`.
         device: "cpu", "cuda", or "auto" for CUDA where there is one.
+        fast: Extract features without the stream of continuous frames (the actions), where the model reads one.
 
     Raises:
         ArgumentError: The device is unknown, or there is no such device.
     """
 
-    def __init__(self, model: InstalledModel, device: Device = "auto") -> None:
-        self.model, self.device = model, device
+    def __init__(self, model: InstalledModel, device: Device = "auto", *, fast: bool = False) -> None:
+        self.model, self.device, self.fast = model, device, fast
         if device not in get_args(Device):
             raise ArgumentError(f"{{device}} must be one of {', '.join(get_args(Device))}, got {device!r:.40}")
         if device == "cuda":  # an error even where the cache has everything
@@ -89,7 +90,7 @@ class LazyModel:
         if loaded.recipe is None:
             raise ModelError(f"{self.model.folder}: does not name the recipe of its features; give it a feature store")
         with _about_the_model():
-            return extractor_of(loaded.recipe, loaded.reduction, device=self.device)
+            return extractor_of(loaded.recipe, loaded.reduction, device=self.device, fast=self.fast)
 
     @cached_property
     def model_key(self) -> str:
@@ -102,10 +103,13 @@ class LazyModel:
     def _require_calibration(self, loaded: LoadedModel) -> None:
         """Raise before any video if the model's calibration is wrong, or needs a file that the folder lacks."""
         from densevid.inference.confidence import Calibration, running_totals
+        from densevid.inference.sentence_confidence import SentenceConfidence
 
         try:
             if loaded.calibration is not None:
                 running_totals(Calibration.of_table(loaded.calibration).step_features, loaded.actionness)
+            if loaded.sentence_confidence is not None:
+                SentenceConfidence.of_table(loaded.sentence_confidence)
         except InputError as error:
             raise InputError(f"{self.model.folder}: {error}") from error
 

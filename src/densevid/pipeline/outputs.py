@@ -209,13 +209,18 @@ def plays_in_every_browser(file: Path) -> bool:
 
 
 def _with_thumbnails(result: CaptionResult, events: tuple[ShownEvent, ...]) -> tuple[ShownEvent, ...]:
-    """With a picture of the middle of each event; of very many, the references and the events of highest score."""
+    """With a picture of the middle of each event; of very many, by `_thumbnail_rank`."""
     if result.path is None:
         return events
     from densevid.export.thumbnails import thumbnails
 
-    order = sorted(range(len(events)), key=lambda place: (not events[place].reference, -events[place].event.score))
+    order = sorted(range(len(events)), key=lambda place: _thumbnail_rank(events[place]))
     pictured = order[:MOST_THUMBNAILS]
     middles = [(events[place].event.start + events[place].event.end) / 2 for place in pictured]
     pictures = dict(zip(pictured, thumbnails(result.path, middles), strict=True))
     return tuple(replace(shown, thumbnail=pictures.get(place)) for place, shown in enumerate(events))
+
+
+def _thumbnail_rank(shown: ShownEvent) -> tuple[bool, bool, float]:
+    """References first, then events that have only their picture, then those of highest score."""
+    return not shown.reference, bool(shown.event.sentence), -shown.event.score

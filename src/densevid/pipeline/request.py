@@ -40,11 +40,13 @@ class EventRequest:
         top: A summary of at most so many events, whatever their confidence.
         dense: Every event that is proposed, overlapping ones too.
         segments: Given spans in seconds, to be captioned as they are.
+        all_words: The full guess of every event, however unsure the model is of it.
     """
 
     top: int | None = None
     dense: bool = False
     segments: tuple[Span, ...] | None = None
+    all_words: bool = False
 
     def __post_init__(self) -> None:
         if self.top is not None and self.dense:
@@ -53,21 +55,30 @@ class EventRequest:
             raise ArgumentError("{segments} fixes what to caption, so nothing is selected; leave out {top} and {dense}")
 
     @classmethod
-    def of(cls, top: int | None, dense: bool, segments: Iterable[Span] | None) -> EventRequest:
+    def of(cls, top: int | None, dense: bool, segments: Iterable[Span] | None, all_words: bool = False) -> EventRequest:
         """A request from arguments of any numeric types.
 
         Raises:
             ArgumentError: The arguments exclude each other, or one has no possible meaning.
         """
         count = None if top is None else _count(top)
-        return cls(count, bool(dense), None if segments is None else _spans(segments))
+        return cls(count, bool(dense), None if segments is None else _spans(segments), bool(all_words))
 
     @property
     def text(self) -> str:
         """In a word or two, for the files that are written."""
+        return f"{self._events_text}, all words" if self.all_words else self._events_text
+
+    @property
+    def _events_text(self) -> str:
         if self.segments is not None:
             return "given segments"
         return "dense" if self.dense else f"top {self.top}" if self.top else "summary"
+
+    @property
+    def is_summary(self) -> bool:
+        """Whether the events are the default summary, which may be empty."""
+        return self.top is None and not self.dense and self.segments is None
 
     @property
     def has_confidence(self) -> bool:

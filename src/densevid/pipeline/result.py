@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from html import escape
+from itertools import islice
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, overload
 
 from densevid.events import Event
 from densevid.export.document import TimedMask
+from densevid.export.shown_sentences import confidences_text, shown_sentences
 from densevid.export.subtitles import clock, submission
 from densevid.io import provenance
 from densevid.pipeline.request import EventRequest, Span
@@ -19,7 +21,7 @@ from densevid.video.inputs import VIDEO_SUFFIXES
 if TYPE_CHECKING:
     from densevid.inference.explain import Explanation
 
-FORMAT = 2  # of what the cache keeps; other formats are ignored
+FORMAT = 3  # of what the cache keeps; other formats are ignored
 ROWS_SHOWN = 30  # of a notebook's table
 
 
@@ -34,6 +36,7 @@ class Detection:
         proposal_score: The score of the proposal, 0 to 1; None for a given span.
         confidence: The calibrated probability that the event is right; None without a calibration and for a given span.
         mask: The event mask that the sentence was generated under; None for a given span and beyond `MOST_MASKS`.
+        sentence_score: The confidence in the full sentence; None if the model has none.
     """
 
     window: int
@@ -41,18 +44,19 @@ class Detection:
     proposal_score: float | None = None
     confidence: float | None = None
     mask: TimedMask | None = None
+    sentence_score: float | None = None
 
     def as_plain(self) -> list[Any]:
         """Values that JSON can hold."""
         mask = self.mask and [self.mask.start, self.mask.end, self.mask.values]
-        return [self.window, self.anchor, self.proposal_score, self.confidence, mask]
+        return [self.window, self.anchor, self.proposal_score, self.confidence, mask, self.sentence_score]
 
     @classmethod
     def of_plain(cls, plain: Any) -> Detection:
         """Back from `as_plain`."""
-        window, anchor, score, confidence, mask = plain
+        window, anchor, score, confidence, mask, sentence = plain
         timed = mask and TimedMask(float(mask[0]), float(mask[1]), tuple(map(float, mask[2])))
-        return cls(int(window), int(anchor), _number(score), _number(confidence), timed or None)
+        return cls(int(window), int(anchor), _number(score), _number(confidence), timed or None, _number(sentence))
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -128,6 +132,11 @@ class CaptionResult(Sequence[Event]):
         """The event of highest score."""
         return max(self.events, key=lambda event: event.score, default=None)
 
+    def with_all_words(self) -> CaptionResult:
+        """The same with the full sentence of every event, however unsure the model is of it."""
+        pairs = zip(self.events, self.detections, strict=True)
+        return replace(self, events=tuple(_in_full(event, detection) for event, detection in pairs))
+
     def renamed(self, title: str) -> CaptionResult:
         """The same under another title, and the id that a file of that name has."""
         title = shown_name(title).strip() or self.title
@@ -164,7 +173,7 @@ class CaptionResult(Sequence[Event]):
             "warnings": self.warnings,
             "incomplete": self.incomplete,
             "left_out": self.left_out,
-            "events": [(event.start, event.end, event.sentence, event.score) for event in self.events],
+            "events": [tuple(getattr(event, each.name) for each in fields(Event)) for event in self.events],
             "detections": [detection.as_plain() for detection in self.detections],
         }
 
@@ -187,7 +196,8 @@ class CaptionResult(Sequence[Event]):
 
     def _repr_html_(self) -> str:
         """A table with a timeline, as a notebook shows it; everything is escaped, and there is no script."""
-        rows = [self._row(event) for event in self.events[:ROWS_SHOWN]]
+        pairs = zip(self.events, shown_sentences(self.events), strict=True)
+        rows = [self._row(event, sentence) for event, sentence in islice(pairs, ROWS_SHOWN)]
         more = len(self) - len(rows)
         notes = [
             *self.warnings,
@@ -198,18 +208,26 @@ class CaptionResult(Sequence[Event]):
         lines = "".join(f"<p>{escape(note)}</p>" for note in notes)
         return f'<table class="densevid">{head}<tbody>{"".join(rows)}</tbody></table>{lines}'
 
-    def _row(self, event: Event) -> str:
+    def _row(self, event: Event, shown: str) -> str:
         left = 100 * min(event.start / self.duration, 1)
         width = max(1.0, 100 * min(event.end / self.duration, 1) - left)
         bar = (
             '<div style="width:12em;background:#8883"><div style="height:.7em;background:#2a78d6;'
             f'margin-left:{min(left, 99.0):.2f}%;width:{width:.2f}%"></div></div>'
         )
-        confidence = f"{round(100 * event.score)}%" if self.request.has_confidence else ""
+        span = round(100 * event.score) if self.request.has_confidence else None
+        confidence = confidences_text(event, span) or ("" if span is None else f"{span}%")
         times = f"{clock(event.start)}–{clock(event.end)}"
         cells = (times, bar, confidence)
-        sentence = f'<td style="text-align:left">{escape(event.sentence)}</td>'
+        sentence = f'<td style="text-align:left">{escape(shown)}</td>'
         return f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}{sentence}</tr>"
+
+
+def _in_full(event: Event, detection: Detection) -> Event:
+    if detection.sentence_score is None:
+        return event
+    full = event.sentence if event.full_sentence is None else event.full_sentence
+    return replace(event, sentence=full, sentence_score=detection.sentence_score, full_sentence=None, shortened=False)
 
 
 def shown_name(name: str) -> str:

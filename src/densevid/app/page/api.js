@@ -36,16 +36,18 @@ export async function jobs(ids) {
   return found;
 }
 
-// The events of a finished job: {timestamp: [start, end], sentence, proposal_score} each.
+// The events of a finished job: {timestamp: [start, end], sentence, proposal_score, ...} each; see /api.
 export async function events(address) {
   return Object.values((await ask(address)).results)[0];
 }
 
 // fetch has no progress of an upload, so an upload is an XMLHttpRequest.
-export function upload(file, onProgress, signal) {
+// `choices`: {all_words, fast}, or nothing where the server's own are wanted.
+export function upload(file, choices, onProgress, signal) {
   return new Promise((resolve, reject) => {
     const request = new XMLHttpRequest();
-    request.open("POST", `/jobs?name=${encodeURIComponent(file.name)}`);
+    const wanted = Object.entries(choices).map(([name, on]) => `&${name}=${on ? 1 : 0}`).join("");
+    request.open("POST", `/jobs?name=${encodeURIComponent(file.name)}${wanted}`);
     request.setRequestHeader("Content-Type", "application/octet-stream");
     request.responseType = "json";
     request.upload.onprogress = (event) => event.lengthComputable && onProgress(event.loaded / event.total);

@@ -85,7 +85,14 @@ function hide(entry) {
   tally();
 }
 
+// What is wanted of the videos that are sent now; before the server has answered, whatever it does by itself.
+function choices() {
+  const boxes = document.querySelectorAll("#options input:enabled");
+  return Object.fromEntries([...boxes].map((box) => [box.name, box.checked]));
+}
+
 function take(files) {
+  const wanted = choices();
   const alone = files.length === 1 && !entries.some(active);
   const taken = [...files].map((file) => ({
     file,
@@ -93,7 +100,7 @@ function take(files) {
   }));
   for (const { entry } of [...taken].reverse()) add(entry); // the newest stand on top, and of these the first
   for (const { file, entry } of taken) {
-    const sent = send(file, limit, (news) => change(entry, news));
+    const sent = send(file, wanted, limit, (news) => change(entry, news));
     entry.cancel = sent.cancel;
     sent.result.then((job) => job && enter(entry, job));
   }
@@ -225,6 +232,10 @@ async function arrive() {
   element("limits").textContent =
     `Up to ${size(limit)} and ${long(limits.seconds)} each. `
     + `They stay on this server and are deleted after ${long(limits.keep_seconds)}.`;
+  for (const box of document.querySelectorAll("#options input:disabled")) {
+    box.checked = limits[box.name];
+    box.disabled = false;
+  }
   await recall();
   heard();
   await route();

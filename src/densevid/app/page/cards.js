@@ -52,7 +52,8 @@ export const time = (seconds) => {
 
 function facts(entry) {
   const { width, height, seconds } = entry.video ?? {};
-  return [seconds && time(seconds), width && `${width} × ${height}`, size(entry.size)].filter(Boolean).join(" · ");
+  const chosen = [entry.all_words && "every guess", entry.fast && "fast"];
+  return [seconds && time(seconds), width && `${width} × ${height}`, size(entry.size), ...chosen].filter(Boolean).join(" · ");
 }
 
 export function makeCard(entry, onRemove) {
@@ -108,9 +109,19 @@ export function showEvents(entry, events) {
     return bar;
   }));
   const count = `${events.length} event${events.length === 1 ? "" : "s"}`;
-  const surest = events.reduce((best, event) => (event.proposal_score > best.proposal_score ? event : best), events[0]);
-  entry.found = events.length ? `${count} · ${surest.sentence}` : "No event that the model is confident about";
+  entry.found = events.length ? `${count} · ${best(events)}` : "No event that the model is confident about";
   showCard(entry);
+}
+
+// The surest event that has a sentence, with both confidences where there are two; without any sentence, a number.
+function best(events) {
+  const rank = (event) => (event.sentence.trim() ? 1 : 0) + event.proposal_score / 2;
+  const event = events.reduce((one, other) => (rank(other) > rank(one) ? other : one));
+  const share = (part) => `${Math.round(100 * part)}%`;
+  const inTime = [...events].sort((a, b) => a.timestamp[0] - b.timestamp[0] || b.timestamp[1] - a.timestamp[1]);
+  if (!event.sentence.trim()) return `scene ${1 + inTime.indexOf(event)}`;
+  if (typeof event.sentence_score !== "number") return event.sentence;
+  return `${event.sentence} (event ${share(event.proposal_score)}, sentence ${share(event.sentence_score)})`;
 }
 
 export function showCard(entry) {

@@ -6,8 +6,8 @@ const AT_A_TIME = 3; // a browser keeps six connections to one server; the page 
 const waiting = [];
 let sending = 0;
 
-// Calls `onChange({state, done, error})` while it goes on; gives the job, or null if it failed or was cancelled.
-export function send(file, limit, onChange) {
+// `choices` as `upload` takes them. Calls `onChange({state, done, error})` while it goes on; gives the job, or null if it failed or was cancelled.
+export function send(file, choices, limit, onChange) {
   const control = new AbortController();
   const result = new Promise((resolve) => {
     const problem = unfit(file, limit);
@@ -15,7 +15,7 @@ export function send(file, limit, onChange) {
       onChange({ state: "failed", error: problem });
       return resolve(null);
     }
-    waiting.push({ file, onChange, resolve, signal: control.signal });
+    waiting.push({ file, choices, onChange, resolve, signal: control.signal });
     start();
   });
   return { result, cancel: () => control.abort() };
@@ -42,11 +42,11 @@ function start() {
   }
 }
 
-async function deliver({ file, onChange, resolve, signal }) {
+async function deliver({ file, choices, onChange, resolve, signal }) {
   while (!signal.aborted) {
     onChange({ state: "uploading", done: 0 });
     try {
-      return resolve(await upload(file, (done) => onChange({ state: "uploading", done }), signal));
+      return resolve(await upload(file, choices, (done) => onChange({ state: "uploading", done }), signal));
     } catch (error) {
       if (!(error instanceof Failure)) throw error;
       if (error.status === -1) break;

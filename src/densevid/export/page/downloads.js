@@ -37,14 +37,27 @@ function srt() {
 }
 
 function submission() {
+  const scored = predictions().some((event) => event.sentenceScore !== null);
   const rows = predictions().map((event) => ({
-    sentence: event.sentence,
+    sentence: event.empty ? "" : event.sentence,
     timestamp: [event.start, event.end],
     proposal_score: event.confidence ?? 1, // given spans
+    ...sentenceFields(event, scored),
   }));
   const external = JSON.parse(document.body.dataset.external);
   const content = { version: "VERSION 1.0", results: { [VIDEO_ID]: rows }, external_data: external };
   return `${JSON.stringify(content, null, 1)}\n`;
+}
+
+// As in the command's file: all four where sentences have a confidence, else those that are known.
+function sentenceFields(event, scored) {
+  const known = Object.entries({
+    sentence_score: event.sentenceScore,
+    full_sentence: event.fullSentence ?? (scored ? (event.empty ? "" : event.sentence) : null),
+    shortened: event.shortened,
+    sentence_model: event.sentenceModel,
+  });
+  return Object.fromEntries(known.filter(([, value]) => scored || (value !== null && value !== false)));
 }
 
 const fileName = (ending) => `${VIDEO_ID.replace(/[^\p{L}\p{N}._ -]+/gu, "_")}.${ending}`;

@@ -7,6 +7,7 @@ const events = [...document.querySelectorAll(".list > li")].map((item, place) =>
   place,
   item,
   button: item.querySelector("button"),
+  guess: item.querySelector(".guess summary"), // null where the sentence is all there is
   sentence: item.querySelector(".sentence").textContent,
   start: Number(item.dataset.start),
   end: Number(item.dataset.end),
@@ -17,6 +18,12 @@ const events = [...document.querySelectorAll(".list > li")].map((item, place) =>
   reference: item.dataset.reference !== undefined,
   confidence: item.dataset.confidence === undefined ? null : Number(item.dataset.confidence), // given spans have none
   percent: item.dataset.percent === undefined ? null : Number(item.dataset.percent), // rounded once, for all of the page
+  sure: item.dataset.sure ?? "", // both confidences in words; empty where the sentence has none
+  empty: item.dataset.empty !== undefined, // the sentence that is shown only names the event
+  sentenceScore: item.dataset.sentenceScore === undefined ? null : Number(item.dataset.sentenceScore),
+  fullSentence: item.dataset.fullSentence ?? null,
+  shortened: item.dataset.shortened !== undefined,
+  sentenceModel: item.dataset.sentenceModel ?? null,
   mask: Uint8Array.from(atob(item.dataset.mask ?? ""), (letter) => letter.charCodeAt(0)),
   maskStart: Number(item.dataset.maskStart ?? 0),
   maskEnd: Number(item.dataset.maskEnd ?? SECONDS),
@@ -49,6 +56,7 @@ const spanText = (event) => `${clockText(event.start, DIGITS)}–${clockText(eve
 
 function scoreText(event) {
   if (event.reference) return "reference";
+  if (event.sure) return event.sure;
   return event.percent === null ? "" : `${event.percent}%`;
 }
 

@@ -143,7 +143,7 @@ function showCard(event, bar) {
   const picture = event.item.querySelector("img")?.cloneNode() ?? "";
   const text = make("p", "card-sentence", event.sentence);
   text.dir = "auto";
-  const score = event.confidence === null ? event.groupName : `confidence ${scoreText(event)}`;
+  const score = event.sure || (event.confidence === null ? event.groupName : `confidence ${scoreText(event)}`);
   const facts = make("p", "card-facts", make("span", "", spanText(event)), make("span", "", score));
   const mask = event.mask.length ? make("div", "card-mask", maskPicture(event, event.maskStart, event.maskEnd)) : "";
   card.replaceChildren(picture, make("div", "card-text", text, facts, mask));

@@ -80,7 +80,10 @@ function wordSpots(sentence, words) {
 }
 
 function standOn(event) {
-  for (const other of events) other.button.tabIndex = other === event ? 0 : -1;
+  for (const other of events) {
+    other.button.tabIndex = other === event ? 0 : -1;
+    if (other.guess) other.guess.tabIndex = other.button.tabIndex;
+  }
 }
 
 // The Tab key always finds the list, though what it stood on may be filtered away.
@@ -106,7 +109,9 @@ function startList(choose) {
   standOn(events[0]);
   for (const event of events) {
     event.button.addEventListener("click", () => choose(event));
-    event.button.addEventListener("focus", () => { standOn(event); showMask(event); });
+    for (const stop of [event.button, event.guess]) {
+      stop?.addEventListener("focus", () => { standOn(event); showMask(event); });
+    }
     event.item.addEventListener("pointerenter", () => { bars.get(event).classList.add("pointed"); showMask(event); });
     event.item.addEventListener("pointerleave", () => {
       bars.get(event).classList.remove("pointed");
