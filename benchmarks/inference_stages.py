@@ -1,6 +1,6 @@
 """Where the time of captioning goes, stage by stage, and which combination of options is fastest.
 
-Stages are timed inside the captioner (`inference/stage_times.py`), on the host's clock and on the device. A device
+Stages are timed inside the captioner (`stage_times.py`), on the host's clock and on the device. A device
 stage that waits for the host includes the waiting; `inference_parts` times the device alone.
 """
 
@@ -13,13 +13,14 @@ from typing import Any
 
 from benchmarks.inference_parts import part_lines
 from benchmarks.inference_runs import ATTENTION, Run, opened, timed, warm_up, ways
+from benchmarks.stage_times import StageTimer
 from densevid.checkpoint import LoadedModel
 from densevid.device import describe_device
 from densevid.inference.captioner import Captioner, Precision
 from densevid.inference.nms import Choose
-from densevid.inference.stage_times import Stages, StageTimer
 from densevid.kernels.cuda_graphs import Graphs
 from densevid.kernels.fused import KERNELS, Kernel
+from densevid.progress import Stages
 from densevid.tracks import FeatureTrack
 
 SWEPT_KERNELS: tuple[tuple[Kernel, ...], ...] = (

@@ -1,30 +1,33 @@
 r"""Make the model that comes with densevid, from clips to package files, one step after the other.
 
-Choices are made on fifths of `train` (--on fold0 to fold4) and on `train-dev` (--on dev). `val` is scored once; a
-second time is refused. The model is trained on all of `train`. A twin of the same training is trained on nine tenths of
-it (`train-fit`); its confidence is fitted on the held-out tenth (`train-dev`), and the model takes it over. MSRVTT
-holds clips.json and clips/*.mp4; STORE their two-stream features reduced to 512 (`densevid extract MSRVTT/clips --out S
---reduce 512 --fit-on MSRVTT/clips.json:train` writes S-512).
+Choices are made on fifths of `train` (--on fold0 to fold4). `val` is scored once; a second time is refused. The model
+is trained on four fifths of `train`; the fifth gives it the confidence of events, and together with another fifth,
+which a second model has not seen, that of sentences. Both models go on from one first stage that saw neither fifth.
+MSRVTT holds clips.json and clips/*.mp4; STORE the features of its clips (`densevid extract MSRVTT/clips --out STORE
+--backbone scenes-and-actions`); CAPTIONED further collections.
 
   python -m research.bundled_model data   --clips MSRVTT --features STORE --out DATA
-  python -m research.bundled_model pixels --clips MSRVTT --features STORE --split train-dev --count 40 --out DEV
   python -m research.bundled_model pixels --clips MSRVTT --features STORE --split val --out VAL
-  python -m research.bundled_model train  --data DATA --split train-fit --workers 2 --parallel 6 --out TWIN-RUNS
-  python -m research.bundled_model pack   --run TWIN-RUNS/negatives --data DATA --timelines DEV --out TWIN
-  python -m research.bundled_model score  --model TWIN --clips MSRVTT --features STORE --on dev \
-      --timelines DEV --out SCORES
-  python -m research.bundled_model train  --data DATA --workers 2 --parallel 6 --out RUNS
-  python -m research.bundled_model pack   --run RUNS/negatives --twin TWIN --out MODEL
-  python -m research.bundled_model score  --model MODEL --clips MSRVTT --features STORE --on val \
-      --timelines VAL --videos VIDEOS --annotations train.json val_1.json val_2.json --out SCORES
-  python -m research.bundled_model card   --model MODEL --twin TWIN --scores SCORES
-
-A fold, with timelines that are composed of features (METEOR needs densevid[eval]):
-
-  python -m research.bundled_model train  --data DATA --split train-but0 --workers 2 --parallel 6 --out RUNS0
+  python -m research.bundled_model train  --data DATA --captions CAPTIONED/* --split train-but01 --until words \
+      --out FIRST
+  python -m research.bundled_model train  --data DATA --captions CAPTIONED/* --split train-but0 \
+      --from FIRST/words/model --out RUNS
+  python -m research.bundled_model train  --data DATA --captions CAPTIONED/* --split train-but1 \
+      --from FIRST/words/model --until reward --out RUNS1
   densevid timelines DATA --features DATA/features --split train-fold0 --videos 60 --out FOLD0
-  python -m research.bundled_model score  --model RUNS0/negatives/model --clips MSRVTT --features STORE \
-      --on fold0 --timelines FOLD0 --out SCORES
+  python -m research.bundled_model pack   --run RUNS/negatives --data DATA --timelines FOLD0 --out MODEL
+  python -m research.bundled_model sentences --found 0=MODEL --given 1=RUNS1/reward/model --data DATA --model MODEL
+  python -m research.bundled_model score  --model MODEL --clips MSRVTT --features STORE --on fold0 --timelines FOLD0 \
+      --out SCORES
+  python -m research.bundled_model score  --model MODEL --clips MSRVTT --features STORE --on val --timelines VAL \
+      --plain PLAIN/words/model --pictures CAPTIONED/coco --videos VIDEOS \
+      --annotations train.json val_1.json val_2.json --out SCORES
+  python -m research.bundled_model card   --model MODEL --scores SCORES
+
+The plain captioner is a run of the first stage alone, of pictures without tags or actions:
+
+  python -m research.bundled_model train  --data DATA --captions CAPTIONED/* --split train-but0 --until words \
+      --set model.tags=0 --set training.stream_dropout=0.99 --out PLAIN
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from densevid.checkpoint import LoadedModel, load_model, model_files, save_model
+from densevid.checkpoint import load_model, model_files, save_model
 from densevid.cli import run_program
 from densevid.data.annotations import read_annotations
 from densevid.data.layouts import open_features
@@ -47,24 +50,26 @@ from densevid.inference.captioner import Captioner
 from densevid.inference.fitting.calibration import fit_calibration
 from densevid.io import provenance, require_writable, write_json
 from densevid.pipeline.model_registry import CARD, SCORES
+from densevid.timelines.captions import CaptionFolder
 from densevid.timelines.clips import FOLDS, ClipCollection
 from densevid.timelines.compose import TimelineGenerator
 from densevid.timelines.export import write_timelines
 from densevid.timelines.sources import ClipFeatures
 from densevid.tracks import FeatureTrack
 from research.bundled_model.card import write_card
-from research.bundled_model.scores import FittedBaselines, ModelUnderTest, clip_scores, timeline_scores
-from research.bundled_model.training import PRESET, StageInputs, train_bundled
+from research.bundled_model.scores import FittedBaselines, ModelUnderTest, timeline_scores
+from research.bundled_model.sentence_scores import PLAIN, clip_scores, picture_scores
+from research.bundled_model.training import PRESET, STAGES, WEIGHTS_OF_COLLECTIONS, StageInputs, train_bundled
 from research.paper_tables.train_models import Machine
 
-TRAINING, TWIN_TRAINING, DEVELOPMENT = "train", "train-fit", "train-dev"
+TRAINING, DEVELOPMENT = "train-but0", "train-fold0"
 SCORED = {  # the split that is scored, and the split that the model was trained on
-    "dev": (DEVELOPMENT, TWIN_TRAINING),
     "val": ("val", TRAINING),
     **{f"fold{number}": (f"train-fold{number}", f"train-but{number}") for number in range(FOLDS)},
 }
 MOST_BYTES = 16_000_000  # of a file in the package
 ANNOTATORS = 5
+PICTURES = 1000  # of a collection that are captioned
 EACH, STILLS = 50, 200  # no-event training videos of each kind, and additional stills
 CALIBRATED_ON, NEGATIVES_CALIBRATED_ON = 100, 40  # composed timelines beside those of real files
 
@@ -90,43 +95,26 @@ def make_runs(args: argparse.Namespace) -> None:
     if args.parallel < 1:
         raise InputError(f"--parallel must be at least 1, got {args.parallel}")
     machine = Machine(args.device, args.parallel, args.workers)
-    print(train_bundled(StageInputs(args.data, args.split, args.out, args.preset, machine)))
+    folders = [CaptionFolder(path, WEIGHTS_OF_COLLECTIONS.get(path.name, 1.0)) for path in args.captions]
+    inputs = StageInputs(args.data, args.split, args.out, args.preset, tuple(folders), tuple(args.set), machine)
+    print(train_bundled(inputs, until=args.until, start_from=args.start_from))
 
 
 def pack(args: argparse.Namespace) -> None:
-    """Write a run's model in half precision, with a confidence fitted on held-out timelines or its twin's."""
-    fits = [args.data is not None, args.timelines is not None]
-    if fits != [args.twin is None] * 2:
-        raise InputError(
-            "the confidence is fitted on --data and --timelines, or taken over from a --twin: give one of them"
-        )
+    """Write a run's model in half precision, with a confidence of events fitted on held-out timelines."""
     trained = load_model(args.run / "model")
-    borrowed = None if args.twin is None else _taken_over(trained, args.twin)
     for stale in (args.out / SCORES, args.out / CARD):
         stale.unlink(missing_ok=True)
     block = provenance(inputs=model_files(args.run / "model"), config_hash=trained.config.hash, command="bundled_model")
     save_model(args.out, trained, block, half_precision=True)
     loaded = load_model(args.out)  # rounded, as it will be used
-    calibration = borrowed or _fitted(loaded, args)
+    tracks, truth = _held_out(args.data, args.timelines)
+    calibration = fit_calibration(Captioner(loaded, device=args.device or "cpu"), tracks, truth).as_table()
     save_model(args.out, replace(loaded, calibration=calibration), block, half_precision=True)
     for file in model_files(args.out):
         if file.stat().st_size > MOST_BYTES:
             raise InputError(f"{file}: {file.stat().st_size / 1e6:.1f} MB, more than a file of the package may have")
         print(f"{file}: {file.stat().st_size / 1e6:.2f} MB")
-
-
-def _fitted(loaded: LoadedModel, args: argparse.Namespace) -> dict[str, Any]:
-    """The confidence of a model, fitted on timelines that it was not trained on."""
-    tracks, truth = _held_out(args.data, args.timelines)
-    return fit_calibration(Captioner(loaded, device=args.device or "cpu"), tracks, truth).as_table()
-
-
-def _taken_over(loaded: LoadedModel, twin: Path) -> dict[str, Any]:
-    """The confidence of the twin, a model of the same training on less data."""
-    other = load_model(twin)
-    if other.calibration is None or other.config.hash != loaded.config.hash:
-        raise InputError(f"{twin}: is no twin: it has other settings, or no fitted confidence; pack it first")
-    return dict(other.calibration)
 
 
 def _held_out(data: Path, timelines: Path) -> tuple[dict[str, FeatureTrack], dict[str, list[Event]]]:
@@ -151,20 +139,35 @@ def _held_out(data: Path, timelines: Path) -> tuple[dict[str, FeatureTrack], dic
     return tracks, truth
 
 
+def fit_sentences(args: argparse.Namespace) -> None:
+    """Fit the confidence of sentences on held-out folds, and add it to model folders."""
+    from research.bundled_model.sentences import fitted_sentence_confidence, fold_of, sentence_figures
+
+    table = fitted_sentence_confidence([*map(fold_of, args.found)], [*map(fold_of, args.given)], args.data)
+    for folder in args.model:
+        loaded = load_model(folder)
+        block = provenance(inputs=model_files(folder), config_hash=loaded.config.hash, command="bundled_model")
+        save_model(folder, replace(loaded, sentence_confidence=table), block, half_precision=True)
+    print(sentence_figures(table))
+
+
 def score(args: argparse.Namespace) -> None:
-    """Score a model, and write SCORES/dev.json, SCORES/val.json or SCORES/fold0.json."""
+    """Score a model, and write SCORES/val.json or SCORES/fold0.json."""
     from research.bundled_model.trials import caption_no_event_videos, caption_videos
 
     target, (split, trained_on) = args.out / f"{args.on}.json", SCORED[args.on]
     if args.on == "val" and target.exists():
-        raise InputError(f"{target}: val is scored once; choices are made with --on dev")
+        raise InputError(f"{target}: val is scored once; choices are made with --on fold0")
     require_writable(target)
     collection = ClipCollection.read(args.clips, features=args.features)
     model, baselines = ModelUnderTest.of(args.model, args.device), FittedBaselines.from_clips(collection, trained_on)
     content: dict[str, Any] = {"split": split}
     content["training clips"], content["clip count"] = (len(collection.split(name)) for name in (trained_on, split))
     content["training hours"] = round(sum(clip.seconds for clip in collection.split(trained_on)) / 3600, 2)
-    content["clips"] = clip_scores(model, baselines, collection, split)
+    others = {} if args.plain is None else {PLAIN: args.plain}
+    content["clips"] = clip_scores(model.loaded, baselines, collection, split, others)
+    if args.pictures is not None:
+        content["pictures"] = {args.pictures.name: picture_scores(model.loaded, args.pictures, PICTURES)}
     content["timelines"], content["timeline set"] = timeline_scores(model, baselines, args.timelines)
     photographs = [args.clips / "clips" / f"{clip.name}.mp4" for clip in collection.split(split)]
     drawn = args.out / f"no-events-{args.on}"
@@ -173,8 +176,8 @@ def score(args: argparse.Namespace) -> None:
         content["whole videos"] = caption_videos(args.model, args.videos, args.annotations)
     inputs = [*model_files(args.model), args.clips / "clips.json", args.timelines / "references_1.json"]
     write_json(target, {**content, "provenance": provenance(inputs=inputs, command="bundled_model score")})
-    for part in ("clips", "timelines"):
-        for row, numbers in content[part].items():
+    for part, table in (("clips", content["clips"]["scores"]), ("timelines", content["timelines"])):
+        for row, numbers in table.items():
             print(f"{part}, {row}: {', '.join(f'{name} {value:.4g}' for name, value in numbers.items())}")
     counts = (f"{kind} {found['events']} events" for kind, found in content["no-event videos"].items())
     print("no-event videos:", ", ".join(counts))
@@ -182,7 +185,7 @@ def score(args: argparse.Namespace) -> None:
 
 def make_card(args: argparse.Namespace) -> None:
     """Write README.md and scores.json of the model folder."""
-    for path in write_card(args.model, args.scores, args.twin):
+    for path in write_card(args.model, args.scores):
         print(path)
 
 
@@ -194,6 +197,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "pixels": make_pixels,
         "train": make_runs,
         "pack": pack,
+        "sentences": fit_sentences,
         "score": score,
         "card": make_card,
     }
@@ -210,18 +214,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parsers["pixels"].add_argument("--split", choices=(DEVELOPMENT, "val"), required=True)
     parsers["pixels"].add_argument("--count", type=int, default=60, metavar="N", help="timelines (60)")
     parsers["score"].add_argument("--on", choices=SCORED, required=True)
+    parsers["score"].add_argument("--plain", type=Path, metavar="MODEL", help="the plain captioner, to compare with")
+    pictures = f"captioned pictures, {PICTURES} of whose val split are captioned in their own style"
+    parsers["score"].add_argument("--pictures", type=Path, metavar="FOLDER", help=pictures)
+    for kind, what in (("found", "finds events itself"), ("given", "captions whole clips")):
+        text = f"a model that has not seen a fold, and {what}"
+        parsers["sentences"].add_argument(f"--{kind}", nargs="+", default=[], metavar="FOLD=MODEL", help=text)
+    written = "the model folders that get the confidence"
+    parsers["sentences"].add_argument("--model", type=Path, nargs="+", required=True, metavar="MODEL", help=written)
     parsers["score"].add_argument("--each", type=int, default=10, metavar="N", help="no-event videos of each kind (10)")
     parsers["score"].add_argument("--videos", type=Path, metavar="FOLDER", help="whole videos to caption")
     parsers["score"].add_argument("--annotations", type=Path, nargs="*", default=[], metavar="FILE")
     parsers["train"].add_argument("--workers", type=int, default=0, metavar="N", help="processes that compose (0)")
     parsers["train"].add_argument("--parallel", type=int, default=1, metavar="N", help="copies that train at once (1)")
     parsers["train"].add_argument("--split", default=TRAINING, metavar="NAME", help=f"what to train on ({TRAINING})")
+    captions = "captioned pictures and clips beside, such as data/captioned/coco"
+    parsers["train"].add_argument("--captions", type=Path, nargs="*", default=[], metavar="FOLDER", help=captions)
+    parsers["train"].add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a setting")
+    first = f"a model of the first stage, {STAGES[0].name}, to go on from"
+    parsers["train"].add_argument("--from", dest="start_from", type=Path, metavar="MODEL", help=first)
+    parsers["train"].add_argument("--until", choices=[stage.name for stage in STAGES], help="the last stage to run")
     parsers["train"].add_argument("--preset", default=PRESET, help="a preset or a file with other settings (bundled)")
-    for name in ("data", "timelines"):
-        parsers["pack"].add_argument(f"--{name}", type=Path, metavar=name.upper(), help="what confidence is fitted on")
-    twin = f"the packed model that was trained on {TWIN_TRAINING} and scored on dev"
-    for name in ("pack", "card"):
-        parsers[name].add_argument("--twin", type=Path, metavar="MODEL", help=twin)
     for name in ("train", "pack", "score"):
         parsers[name].add_argument("--device", help="cpu, cuda, ...")
 
@@ -238,7 +251,8 @@ def _add_paths(parsers: dict[str, argparse.ArgumentParser]) -> None:
         "data": ("clips", "features", "out"),
         "pixels": ("clips", "features", "out"),
         "train": ("data", "out"),
-        "pack": ("run", "out"),
+        "pack": ("run", "data", "timelines", "out"),
+        "sentences": ("data",),
         "score": ("model", "clips", "features", "timelines", "out"),
         "card": ("model", "scores"),
     }

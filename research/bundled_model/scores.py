@@ -94,29 +94,6 @@ class FittedBaselines:
         return cls(NearestNeighbour.fit(annotations, source), frequent, PriorGrid.fit(layouts))
 
 
-def clip_scores(model: ModelUnderTest, baselines: FittedBaselines, collection: ClipCollection, split: str) -> Table:
-    """Score one sentence for each clip against all sentences of its annotators.
-
-    Args:
-        model: The model.
-        baselines: The baselines, fitted on the model's training clips.
-        collection: The clips.
-        split: Which of them to score.
-    """
-    source = ClipFeatures(collection, split)
-    spans = {clip.name: (0.0, source.extent(clip.name).duration or clip.seconds) for clip in collection.split(split)}
-    spans = {video: span for video, span in spans.items() if video in _sentences(collection)}
-    references = clip_references(collection, spans)
-    whole = {video: [Event(*span, baselines.frequent)] for video, span in spans.items()}
-    rows = {
-        "model": model.clips(source, spans),
-        "model, shuffled features": model.clips(ShuffledFeatures(source), spans),
-        "nearest training clip": described(whole, source, baselines.neighbour),
-        "most frequent sentence": whole,
-    }
-    return {name: segment_scores(predictions, references) for name, predictions in rows.items()}
-
-
 def timeline_scores(model: ModelUnderTest, baselines: FittedBaselines, folder: Path) -> tuple[Table, dict[str, Any]]:
     """Score events and sentences on a set of timelines.
 

@@ -97,6 +97,8 @@ def _row(event: Event) -> dict[str, Any]:
         "end": round(event.end, 1),
         "sentence": event.sentence,
         "confidence": round(event.score, 3),
+        "sentence_confidence": None if event.sentence_score is None else round(event.sentence_score, 3),
+        "full_sentence": event.full_sentence,
     }
 
 

@@ -141,6 +141,7 @@ def sampled_shares(loaded: LoadedModel, source: ClipFeatures, videos: Sequence[s
     """The share of sentences, sampled from a captioner for each whole clip, that use a word."""
     import torch
 
+    from densevid.data.vocabulary import INIT
     from densevid.training.rewards import sample_words
 
     place, model = {word: column for column, word in enumerate(words)}, loaded.model.eval()
@@ -152,7 +153,8 @@ def sampled_shares(loaded: LoadedModel, source: ClipFeatures, videos: Sequence[s
             features_BTF = values_TF.expand(SAMPLES, -1, -1).to(model.device)
             valid_BT = torch.ones(features_BTF.shape[:2], dtype=torch.bool, device=model.device)
             state = model.caption_decoder.begin(model.encode(features_BTF, valid_BT, padded=False).memory)
-            for ids in sample_words(model, state, SAMPLES, loaded.config.inference.max_words).tolist():
+            starts_N = torch.full((SAMPLES,), INIT, device=model.device)
+            for ids in sample_words(model, state, starts_N, loaded.config.inference.max_words).tolist():
                 used = {loaded.vocabulary.tokens[number] for number in ids}
                 table_CW[row, [place[word] for word in used if word in place]] += 1 / SAMPLES
     return table_CW
