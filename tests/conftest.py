@@ -1,4 +1,4 @@
-"""Shared by all tests: the real data, a browser, one torch thread, the marker `timing`, and `--repeat`."""
+"""Shared by all tests: the real data, a browser, one torch thread, the marker `timing`, repeated tests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from helpers.browsers import chromium
-from helpers.timing_tests import timing_names
+from helpers.repetitions import add_options, leave_out_done_runs, repeat_test
+from helpers.timing_tests import is_timing_test
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -24,26 +25,24 @@ settings.load_profile("densevid")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--repeat`, which `tests/repeat.py` counts the results of."""
-    parser.addoption("--repeat", type=int, default=1, metavar="N", help="run every test N times")
+    """The options that `tests/repeat.py` uses."""
+    add_options(parser)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A test that is repeated has its number as its last parameter, so that its runs follow each other."""
-    if (count := metafunc.config.getoption("repeat")) > 1:
-        metafunc.fixturenames.append("repetition")
-        metafunc.parametrize("repetition", range(count), ids=lambda number: f"repetition{number}")
+    """Repeat what is selected; tests that are not are not even collected many times, which would take minutes."""
+    if "timing" not in metafunc.config.option.markexpr or is_timing_test(metafunc.definition):
+        repeat_test(metafunc)
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what depends on a browser, a server, a process or a clock, before `-m` selects."""
     for item in items:
-        if not isinstance(item, pytest.Function):
-            continue
-        if "browser" in item.fixturenames or item.originalname in timing_names(item.path):
+        if isinstance(item, pytest.Function) and is_timing_test(item):
             item.add_marker("timing")
+    leave_out_done_runs(config, items)
 
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
