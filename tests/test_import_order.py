@@ -13,7 +13,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "densevid"
 ROWS: list[set[str]] = [
     {"__init__"},
     {"errors", "legacy", "progress", "fast_forms"},
-    {"io"},
+    {"io", "language"},
     {"device"},
     {"config"},
     {"events", "intervals", "tracks"},

@@ -58,9 +58,15 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         _ = densevid.captoin
 
 
-def test_mypy_knows_the_signature_of_caption(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def mypy_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What mypy knows of the package, where the test is repeated."""
+    return tmp_path_factory.mktemp("mypy")
+
+
+def test_mypy_knows_the_signature_of_caption(mypy_cache: Path) -> None:
     code = "import densevid; reveal_type(densevid.caption); reveal_type(densevid.load().caption)"
-    command = [sys.executable, "-m", "mypy", "--config-file=", "--cache-dir", str(tmp_path), "-c", code]
+    command = [sys.executable, "-m", "mypy", "--config-file=", "--cache-dir", str(mypy_cache), "-c", code]
     shown = subprocess.run(command, cwd=ROOT / "src", capture_output=True, text=True, timeout=3 * LIMIT_SECONDS)
     found = [line for line in shown.stdout.splitlines() if "Revealed type" in line]
     assert len(found) == 2, shown.stdout + shown.stderr
@@ -94,6 +100,7 @@ def examples() -> Iterator[doctest.DocTest]:
         yield from (test for test in finder.find(value, name, globs={"densevid": densevid}) if test.examples)
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("example", list(examples()), ids=lambda example: example.name)
 def test_the_examples_in_the_docstrings_work(
     example: doctest.DocTest, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

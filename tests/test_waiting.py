@@ -9,6 +9,7 @@ from helpers.timing_tests import timing_names
 
 TESTS = Path(__file__).parent
 ALLOWED = {"helpers/waiting.py", "helpers/play_captioner.py", "helpers/held/sitecustomize.py"}
+BY_WORKERS = {"test_extraction", "test_loader", "test_loaders", "test_library"}
 PAUSES = {"sleep", "wait_for_timeout", "wait_for_function"}
 
 
@@ -33,6 +34,8 @@ def test_tests_of_processes_browsers_and_clocks_are_found(tmp_path: Path) -> Non
     (tmp_path / "test_it.py").write_text(
         """
 import time
+import concurrent.futures
+import torch.distributed as dist
 from torch import multiprocessing as processes
 from helpers.running_server import served
 from helpers.made_videos import constant
@@ -42,8 +45,15 @@ def fixture(): return served("x")
 def test_clock(): helper()
 def test_server(fixture): pass
 def test_process(): processes.spawn(test_plain)
-def test_plain(): constant(1.0)
+def test_plain(): constant(1.0, time=2.0, extract=extract("extracted"))
+def test_plain_too(): torch.extract.time()
+def test_pool(): concurrent.futures.ThreadPoolExecutor()
+def test_group(): dist.init_process_group("gloo")
+def test_extraction(): main(["extract", "a.mp4"])
+def test_loader(): Loader(workers=1)
+def test_loaders(workers): Loader(workers)
+def test_library(): densevid.extract_many([])
 """
     )
     found = {name for name in timing_names(tmp_path / "test_it.py") if name.startswith("test_")}
-    assert found == {"test_clock", "test_server", "test_process"}
+    assert found == {"test_clock", "test_server", "test_process", "test_pool", "test_group", *BY_WORKERS}

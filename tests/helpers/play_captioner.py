@@ -1,6 +1,6 @@
 """A stand-in for `densevid caption` in the tests of the queue: the same protocol, and every way to fail.
 
-python play_captioner.py MODE VIDEO OUT
+python play_captioner.py MODE VIDEO OUT [FLAGS]
 
 In the mode `held` it waits half-way for a file `go`, in OUT or in the folder that holds OUT.
 """
@@ -30,6 +30,7 @@ def started() -> int:
     return len(marks.read_text().split())
 
 
+(out / "flags").write_text(" ".join(sys.argv[4:]))
 times = started()
 report("decode", 0.5)
 report("features", 0.25)
