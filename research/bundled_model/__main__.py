@@ -143,7 +143,8 @@ def fit_sentences(args: argparse.Namespace) -> None:
     """Fit the confidence of sentences on held-out folds, and add it to model folders."""
     from research.bundled_model.sentences import fitted_sentence_confidence, fold_of, sentence_figures
 
-    table = fitted_sentence_confidence([*map(fold_of, args.found)], [*map(fold_of, args.given)], args.data)
+    captions = [CaptionFolder(path) for path in args.captions]
+    table = fitted_sentence_confidence([*map(fold_of, args.found)], [*map(fold_of, args.given)], args.data, captions)
     for folder in args.model:
         loaded = load_model(folder)
         block = provenance(inputs=model_files(folder), config_hash=loaded.config.hash, command="bundled_model")
@@ -229,7 +230,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parsers["train"].add_argument("--parallel", type=int, default=1, metavar="N", help="copies that train at once (1)")
     parsers["train"].add_argument("--split", default=TRAINING, metavar="NAME", help=f"what to train on ({TRAINING})")
     captions = "captioned pictures and clips beside, such as data/captioned/coco"
-    parsers["train"].add_argument("--captions", type=Path, nargs="*", default=[], metavar="FOLDER", help=captions)
+    for name in ("train", "sentences"):
+        parsers[name].add_argument("--captions", type=Path, nargs="*", default=[], metavar="FOLDER", help=captions)
     parsers["train"].add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a setting")
     first = f"a model of the first stage, {STAGES[0].name}, to go on from"
     parsers["train"].add_argument("--from", dest="start_from", type=Path, metavar="MODEL", help=first)

@@ -2,13 +2,15 @@
 
 A model of each fold was trained on the other clips, so what it says about its own is said about videos it has never
 seen. Two kinds of events: those that the model finds itself, in timelines composed of the fold's clips and in the clips
-one by one; and whole clips as given events, for models whose proposals were not trained. The events of all folds
-together fit one confidence (`densevid.inference.fitting.sentence_confidence`).
+one by one; and whole clips as given events, also for models whose proposals were not trained. The events of all folds
+together fit one confidence (`densevid.inference.fitting.sentence_confidence`). How far labels can be trusted is fitted
+on all other clips and pictures, as the classifiers learned from none of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +22,19 @@ from densevid.evaluation.metrics.content_words import AnnotatorWords
 from densevid.inference.captioner import Captioner
 from densevid.inference.confidence import Calibration
 from densevid.inference.fitting.held_out_sentences import AnnotatedEvents, HeldOutSentence, held_out_sentences
+from densevid.inference.fitting.label_trust import LabelOutcome, fit_label_trust
 from densevid.inference.fitting.sentence_confidence import fit_sentence_confidence
+from densevid.inference.sentence_evidence import NamedLabel
+from densevid.timelines.captions import CaptionFolder, CaptionMixture, read_captions
 from densevid.timelines.clips import ClipCollection
 from densevid.timelines.compose import TimelineGenerator
 from densevid.timelines.plan import TimelineEvent, TimelinePlan
+from densevid.timelines.sentences import content_words
 from densevid.timelines.sources import ClipFeatures
+from densevid.timelines.taught_labels import used_words
 from densevid.tracks import FeatureTrack
+from densevid.training.tag_gate import predicted_labels
+from densevid.video.labels import action_phrases, class_names, class_texts
 
 TIMELINES, SEED = 100, 3  # of each fold whose events are found
 
@@ -43,7 +52,10 @@ def fold_of(text: str) -> tuple[int, Path]:
 
 
 def fitted_sentence_confidence(
-    found: Sequence[tuple[int, Path]], given: Sequence[tuple[int, Path]], data: Path
+    found: Sequence[tuple[int, Path]],
+    given: Sequence[tuple[int, Path]],
+    data: Path,
+    captions: Sequence[CaptionFolder] = (),
 ) -> dict[str, Any]:
     """Fit the confidence to the events of all folds.
 
@@ -51,6 +63,7 @@ def fitted_sentence_confidence(
         found: Folds with calibrated models, which find their own events.
         given: Folds with models that caption whole clips.
         data: The training clips with their features.
+        captions: Further collections, for the trust in labels.
 
     Returns:
         The content of `sentence_confidence.toml`.
@@ -58,14 +71,52 @@ def fitted_sentence_confidence(
     collection = ClipCollection.read(data, features=data / "features")
     events: list[HeldOutSentence] = []
     words: set[str] = set()
+    outcomes: list[LabelOutcome] = []
+    held_out = {clip.source for fold, _ in (*found, *given) for clip in collection.split(f"train-fold{fold}")}
     for kind, models in ((found_events, found), (given_events, given)):
         for fold, path in models:
-            model = load_model(path)
+            model = replace(load_model(path), sentence_confidence=None)
             words |= set(model.vocabulary.tokens)
             own = kind(model, collection, f"train-fold{fold}")
             print(f"{path}: {len(own)} held-out events of train-fold{fold}", flush=True)
             events += own
-    return fit_sentence_confidence(events, sorted(words)).as_table()
+            outcomes = outcomes or label_outcomes(model, collection, held_out, captions)
+    trust = fit_label_trust(outcomes)
+    if outcomes:
+        print(f"trust in labels: fitted on {len(outcomes):,} labels of other clips", flush=True)
+    return fit_sentence_confidence(events, sorted(words), trust=trust).as_table()
+
+
+def label_outcomes(
+    model: LoadedModel, collection: ClipCollection, held_out: Collection[str], captions: Sequence[CaptionFolder]
+) -> list[LabelOutcome]:
+    """What becomes of the labels of training clips and of further collections, without these sources.
+
+    Args:
+        model: A model with tags; another one has no labels.
+        collection: The training clips.
+        held_out: Sources that are left out.
+        captions: Further collections.
+    """
+    tagger = model.model.tagger
+    if tagger is None:
+        return []
+    phrases, classes = action_phrases(), []
+    for stream in model.config.features.streams:
+        for name, text in zip(class_names(stream), class_texts(stream), strict=True):
+            classes.append((name, phrases[name] if stream == "actions" else None, content_words(text)))
+    clips = [clip for clip in collection.split("train") if clip.captions and clip.source not in held_out]
+    footage = TimelineGenerator(collection, "train").footage
+    mixture = CaptionMixture(clips, footage, read_captions(captions, model.config.features, held_out))
+    outcomes = []
+    for some, labels in predicted_labels(tagger, mixture):
+        used = [used_words(clip.captions) for clip in some]
+        for row, column in zip(*np.nonzero(labels.valid_PN.numpy()), strict=True):
+            name, phrase, words = classes[int(labels.label_PN[row, column])]
+            if words:
+                label = NamedLabel(name, phrase, float(labels.value_PN[row, column]))
+                outcomes.append(LabelOutcome(label, len(words & used[row]) / len(words)))
+    return outcomes
 
 
 def found_events(model: LoadedModel, collection: ClipCollection, split: str) -> list[HeldOutSentence]:

@@ -28,6 +28,16 @@ a man in a red shirt is talking to a group of children
   + someone is talking
   - a man in a red shirt is talking to a group
   - a man is talking to a group
+a man is playing a football with a boy
+  + a man is playing football
+  + someone is playing football
+  - someone is playing a football
+a woman is talking on a news
+  + a woman is talking
+  - someone is talking on a news
+a man is watching a football game
+  + someone is watching a football game
+  - someone is watching a football
 a boy is flying a kite in a park
   + a boy is flying a kite
   - a boy is flying

@@ -5,8 +5,9 @@
 A sentence is right if each of its content words was used by at least two annotators of the event, and it has a verb
 and, unless it is shortened, an object or a place (`evaluation/protocols/support.py`). Two logistic curves, fitted on
 held-out events (`fitting/sentence_confidence.py`) and kept as `sentence_confidence.toml`, give the probability of a
-word and, from those of its words, that of a sentence. The options of an event are its caption, the other sentences of
-the beam, shorter forms of the likeliest (`language/shortening.py`), and "someone is PHRASE" for labels.
+word and, from those of its words, that of a sentence; a word of a trusted label needs no other support. The options of
+an event are its caption, the other sentences of the beam, shorter forms of the likeliest (`language/shortening.py`),
+and "someone is PHRASE" for labels.
 """
 
 from __future__ import annotations
@@ -22,19 +23,20 @@ import numpy as np
 from densevid.errors import InputError
 from densevid.events import Event
 from densevid.inference.fitting.logistic import Floats, LogisticCurve
-from densevid.inference.sentence_evidence import NamedLabel, SentenceEvidence
+from densevid.inference.sentence_evidence import LabelTrust, NamedLabel, SentenceEvidence, StreamTrust
 from densevid.language.sentence_form import sentence_form
 from densevid.language.shortening import is_sentence, shorter_forms
 from densevid.language.stemmer import stem
 from densevid.language.words import content_words, words_of
 
 FORMAT = 1
-WORD_FEATURES = ("share", "prior", "rate", "label", "in_caption")
+WORD_FEATURES = ("share", "prior", "rate", "in_caption")
 SENTENCE_FEATURES = ("words", "weakest", "share", "label", "proposal", "count")
 POWER = 0.5  # of the probability of a sentence, as beams are too sure of themselves
 LEAST_SHARE = 0.005  # before the logit
 LARGEST_PRIOR = 5.0
 LARGEST_PROPOSAL = 3.0
+MOST_INFORMATION = 6.0  # of a word: one that annotators use once in 400 times, or less often
 SHORTENED = 8  # sentences of the beam, the likeliest, that are shortened
 
 
@@ -123,11 +125,14 @@ class EventWords:
                     _logit(min(max(self.share(bit), LEAST_SHARE), 1 - LEAST_SHARE)),
                     min(max(prior, -LARGEST_PRIOR), LARGEST_PRIOR),
                     math.log(rate),
-                    self.label(bit),
                     float(self._caption & bit == bit),
                 )
             )
         return np.array(rows, dtype=np.float64).reshape(-1, len(WORD_FEATURES))
+
+    def word_labels(self, words: Sequence[str]) -> Floats:
+        """How far the best label that has each word can be trusted."""
+        return np.array([self.label(self._set((_stem(word),))) for word in words], dtype=np.float64)
 
     def sentence_features(self, options: Sequence[Option], log_of_word: Mapping[str, float]) -> Floats:
         """A row of `SENTENCE_FEATURES` for each option, given the log-probability of every word."""
@@ -163,6 +168,10 @@ class WordRates:
     def __getitem__(self, word: str) -> float:
         return self.rates.get(word, self.unknown)
 
+    def information(self, words: Iterable[str]) -> float:
+        """How much is known once these words are: the sum of -log(rate), of no word more than `MOST_INFORMATION`."""
+        return sum(min(-math.log(self[word]), MOST_INFORMATION) for word in set(words))
+
 
 def options_of(evidence: SentenceEvidence) -> list[Option]:
     """Every sentence that could be shown for an event, the caption first if it could.
@@ -189,26 +198,29 @@ class SentenceConfidence:
     """The curves and thresholds of a model.
 
     Attributes:
-        word: The probability that a content word is right, from `WORD_FEATURES`.
+        word: The probability that a content word is right but for labels, from `WORD_FEATURES`.
         sentence: The confidence of a sentence, from `SENTENCE_FEATURES`.
         rates: How often an annotator uses a word.
-        enough: The confidence from which a longer sentence is shown rather than a surer one.
+        caution: How much a surer sentence is preferred to one that says more: the power of its confidence.
         least: What a shown sentence must reach.
+        trust: How far labels can be trusted.
         fitted: What it was fitted on, and how well it did there.
     """
 
     word: LogisticCurve
     sentence: LogisticCurve
     rates: WordRates
-    enough: float
+    caution: float
     least: float
+    trust: LabelTrust = field(default_factory=LabelTrust)
     fitted: Mapping[str, Any] = field(default_factory=dict)
 
     def of_options(self, evidence: SentenceEvidence, options: Sequence[Option]) -> Floats:
         """The confidence of some options of an event."""
-        event = EventWords(evidence, self.rates)
+        event = EventWords(self.trust.applied(evidence), self.rates)
         words = list(dict.fromkeys(word for option in options for word in option.words))
-        log_of_word = dict(zip(words, log_probabilities(self.word, event.word_features(words)).tolist(), strict=True))
+        log_N = log_probabilities(self.word, event.word_features(words), event.word_labels(words))
+        log_of_word = dict(zip(words, log_N.tolist(), strict=True))
         return curve_values(self.sentence, SENTENCE_FEATURES, event.sentence_features(options, log_of_word))
 
     def shown(self, evidence: SentenceEvidence) -> ShownSentence:
@@ -217,7 +229,7 @@ class SentenceConfidence:
         if not options:
             return ShownSentence("", 0.0, shortened=False, caption_score=0.0)
         confidence_O = self.of_options(evidence, options)
-        place = choose(options, confidence_O, self.enough, self.least)
+        place = choose(options, confidence_O, self.rates, self.caution, self.least)
         caption = confidence_O[0] if options[0].is_caption else 0.0
         if place is None:
             return ShownSentence("", float(confidence_O.max()), shortened=False, caption_score=float(caption))
@@ -236,10 +248,11 @@ class SentenceConfidence:
         rates = self.rates
         return {
             "format": {"version": FORMAT},
-            "thresholds": {"enough": self.enough, "least": self.least},
+            "choice": {"caution": self.caution, "least": self.least},
             "word": self.word.as_table(),
             "sentence": self.sentence.as_table(),
             "rates": {"unknown": rates.unknown, "words": list(rates.rates), "values": list(rates.rates.values())},
+            "trust": {"actions": self.trust.actions.as_table(), "objects": self.trust.objects.as_table()},
             "fitted": dict(self.fitted),
         }
 
@@ -261,40 +274,46 @@ class SentenceConfidence:
             rates = table["rates"]
             pairs = zip(map(str, rates["words"]), map(float, rates["values"]), strict=True)
             known, unknown = dict(pairs), float(rates["unknown"])
-            enough, least = (float(table["thresholds"][name]) for name in ("enough", "least"))
-        except (InputError, KeyError, TypeError, ValueError) as error:
+            caution, least = (float(table["choice"][name]) for name in ("caution", "least"))
+            trust = table.get("trust", {})
+            labels = LabelTrust(*(StreamTrust.of_table(trust.get(kind)) for kind in ("actions", "objects")))
+        except (InputError, KeyError, TypeError, ValueError, AttributeError) as error:
             raise InputError(f"{file}: {error}; fit it anew with densevid calibrate --sentences") from error
-        if not all(0 < rate <= 1 for rate in [unknown, *known.values()]) or not 0 <= least <= enough <= 1:
+        rates_are_right = all(0 < rate <= 1 for rate in [unknown, *known.values()])
+        if not (rates_are_right and 0 <= least <= 1 and 0 <= caution < math.inf):
             raise InputError(
                 f"{file}: its numbers are no probabilities; fit it anew with densevid calibrate --sentences"
             )
         fitted = table.get("fitted")
-        return cls(word, sentence, WordRates(known, unknown), enough, least, fitted if isinstance(fitted, dict) else {})
+        about = fitted if isinstance(fitted, dict) else {}
+        return cls(word, sentence, WordRates(known, unknown), caution, least, labels, about)
 
 
-def choose(options: Sequence[Option], confidence_O: Floats, enough: float, least: float) -> int | None:
-    """The place of the option that is shown.
+def choose(
+    options: Sequence[Option], confidence_O: Floats, rates: WordRates, caution: float, least: float
+) -> int | None:
+    """The place of the option that is shown: of those that reach `least`, the one of most worth.
 
-    Of those that reach `enough`, the one with the highest expected number of content words in right sentences,
-    confidence x words; full sentences come before shortened ones of equal worth. If none does, the surest one that
-    reaches `least`.
+    Its worth is confidence ** caution x information, so "someone is riding a horse" is shown although "someone is
+    riding" is surer, unless it is far surer. Full sentences come before shortened ones of equal worth.
 
     Args:
         options: The options of an event.
         confidence_O: The confidence of each.
-        enough: See `SentenceConfidence`.
+        rates: How often annotators use words, from which the information follows.
+        caution: See `SentenceConfidence`.
         least: See `SentenceConfidence`.
 
     Returns:
         Its place; None where nothing is shown.
     """
-    places = np.flatnonzero(confidence_O >= enough).tolist()
-    if places:
-        return max(places, key=lambda place: _worth(options[place], float(confidence_O[place])))
-    if not len(confidence_O) or confidence_O.max() < least:
-        return None
-    surest = np.flatnonzero(confidence_O == confidence_O.max()).tolist()
-    return max(surest, key=lambda place: _worth(options[place], float(confidence_O[place])))
+
+    def worth(place: int) -> tuple[float, bool, bool, float]:
+        option, confidence = options[place], float(confidence_O[place])
+        value = confidence**caution * rates.information(option.words)
+        return value, not option.shortened, option.is_caption, confidence
+
+    return max(np.flatnonzero(confidence_O >= least).tolist(), key=worth, default=None)
 
 
 def with_sentence_scores(
@@ -307,9 +326,14 @@ def with_sentence_scores(
     return [replace(event, sentence_score=confidence.of_caption(known)) for event, known in pairs]
 
 
-def log_probabilities(curve: LogisticCurve, features_NC: Floats) -> Floats:
-    """The logarithm of the probability of each word."""
-    return np.asarray(-np.logaddexp(0, -_logits(curve, WORD_FEATURES, features_NC)))
+def log_probabilities(curve: LogisticCurve, features_NC: Floats, label_N: Floats) -> Floats:
+    """The logarithm of the probability of each word: it is right by the curve, or because its label is.
+
+    The curve knows the words of captions alone, and a label may have others. The trust in a label is the share of its
+    words that are used; its square stands for all of them.
+    """
+    wrong_N = 1 / (1 + np.exp(np.clip(_logits(curve, WORD_FEATURES, features_NC), -30, 30)))
+    return np.asarray(np.log1p(-wrong_N * (1 - np.square(label_N))))
 
 
 def curve_values(curve: LogisticCurve, names: Sequence[str], features_NC: Floats) -> Floats:
@@ -320,10 +344,6 @@ def curve_values(curve: LogisticCurve, names: Sequence[str], features_NC: Floats
 def _logits(curve: LogisticCurve, names: Sequence[str], features_NC: Floats) -> Floats:
     weights = dict(zip(curve.names, curve.weights, strict=True))
     return np.asarray(features_NC @ np.array([weights.get(name, 0.0) for name in names]) + curve.bias)
-
-
-def _worth(option: Option, confidence: float) -> tuple[float, bool, bool, float]:
-    return confidence * len(option.words), not option.shortened, option.is_caption, confidence
 
 
 @lru_cache(maxsize=1 << 16)

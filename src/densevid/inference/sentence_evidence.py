@@ -7,8 +7,9 @@ It is collected where captions are generated, since nothing of it can be had lat
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -20,6 +21,8 @@ from densevid.inference.search import Beams, sentence_lengths
 from densevid.model.masked_transformer import MaskedTransformer
 from densevid.model.tags import Labels
 from densevid.video.labels import action_phrases, class_names
+
+SMALLEST_VALUE = 1e-6  # of a label, before the logit
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,64 @@ class NamedLabel:
     name: str
     phrase: str | None
     value: float
+
+
+@dataclass(frozen=True)
+class StreamTrust:
+    """How far the labels of a stream can be trusted: sigmoid(slope x logit(value) + bias + effect of the class).
+
+    A classifier has classes that it predicts for whatever looks like nothing else, so each class has an effect of its
+    own, 0 for one that was never predicted (`fitting/label_trust.py`).
+    """
+
+    slope: float = 1.0
+    bias: float = 0.0
+    effects: Mapping[str, float] = field(default_factory=dict)
+
+    def __call__(self, label: NamedLabel) -> float:
+        """The value that a label deserves."""
+        value = min(max(label.value, SMALLEST_VALUE), 1 - SMALLEST_VALUE)
+        logit = math.log(value) - math.log1p(-value)
+        return 1 / (1 + math.exp(-(self.slope * logit + self.bias + self.effects.get(label.name, 0.0))))
+
+    def as_table(self) -> dict[str, Any]:
+        """TOML values."""
+        effects = list(self.effects.values())
+        return {"slope": self.slope, "bias": self.bias, "classes": list(self.effects), "effects": effects}
+
+    @classmethod
+    def of_table(cls, table: Any) -> StreamTrust:
+        """Back from `as_table`; without a table the values stay as they are.
+
+        Raises:
+            InputError: It is something else.
+        """
+        if table is None:
+            return cls()
+        try:
+            effects = dict(zip(map(str, table["classes"]), map(float, table["effects"]), strict=True))
+            made = cls(float(table["slope"]), float(table["bias"]), effects)
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(f"the trust in labels needs slope, bias, classes and effects: {error!r:.60}") from error
+        if not all(map(math.isfinite, [made.slope, made.bias, *effects.values()])):
+            raise InputError("the trust in labels has numbers that are not finite")
+        return made
+
+
+@dataclass(frozen=True)
+class LabelTrust:
+    """How far labels can be trusted, actions and objects apart."""
+
+    actions: StreamTrust = field(default_factory=StreamTrust)
+    objects: StreamTrust = field(default_factory=StreamTrust)
+
+    def applied(self, evidence: SentenceEvidence) -> SentenceEvidence:
+        """Evidence whose labels have the values that they deserve."""
+        labels = (
+            replace(label, value=(self.objects if label.phrase is None else self.actions)(label))
+            for label in evidence.labels
+        )
+        return replace(evidence, labels=tuple(labels))
 
 
 @dataclass(frozen=True)

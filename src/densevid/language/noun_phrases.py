@@ -54,6 +54,10 @@ NO_VERB_IN_ING = word_set(
     "nothing painting drawing including regarding during being frosting"
 )
 SINGULAR_IN_S = word_set("bus gas tennis chess christmas series news gymnastics lens canvas octopus")
+UNCOUNTED = word_set(
+    "football soccer basketball baseball volleyball badminton tennis golf hockey cricket rugby chess poker billiards "
+    "news music food hair grass makeup clothing furniture gymnastics wrestling"
+)
 VOWELS, NO_VOWEL_SOUND, VOWEL_SOUND = "aeiou", ("uni", "use", "usu", "eu", "one", "ukulele"), ("hour", "honest")
 
 
@@ -195,13 +199,26 @@ def is_ed(word: str) -> bool:
 
 
 def with_right_articles(words: Words) -> Words:
-    """Words with "a" or "an" as the next word wants."""
+    """Words with "a" or "an" as the next word wants, and neither before what cannot be counted ("playing football")."""
     return tuple(
         ("an" if _begins_with_vowel(words[place + 1]) else "a")
         if word in ("a", "an") and place + 1 < len(words)
         else word
         for place, word in enumerate(words)
+        if not _is_uncounted(words, place)
     )
+
+
+def has_right_articles(words: Words) -> bool:
+    """Whether no "a" stands before what cannot be counted."""
+    return not any(_is_uncounted(words, place) for place in range(len(words)))
+
+
+def _is_uncounted(words: Words, place: int) -> bool:
+    """Whether an article stands before an uncountable noun, unless that only describes another ("a football game")."""
+    following = words[place + 1 : place + 3]
+    ends = len(following) == 1 or (following[1:] and (following[1] in PREPOSITIONS or following[1] in ("and", "while")))
+    return words[place] in ("a", "an") and bool(ends) and following[0] in UNCOUNTED
 
 
 def _begins_with_vowel(word: str) -> bool:

@@ -25,6 +25,7 @@ from densevid.language.noun_phrases import (
     PARTICLES,
     Words,
     core_of,
+    has_right_articles,
     is_ed,
     is_further_verb,
     is_ing,
@@ -104,12 +105,13 @@ def shorter_forms(sentence: str) -> tuple[str, ...]:
         ['a man is riding', 'a man is riding a bike', 'someone is riding', 'someone is riding a bike', \
 'someone is riding a red bike']
     """
-    words = words_of(sentence)
+    written = words_of(sentence)
+    words = with_right_articles(written)
     clause = None if NEGATIONS & set(words) else clause_of(words)
     if clause is None:
         return ()
     subjects = list(_subjects(clause))
-    found: dict[Words, None] = {}
+    found: dict[Words, None] = {words: None} if len(words) < len(written) and is_sentence(words) else {}
     loops = not is_sentence(words)
     for predicate in (*_predicates(clause), *_general(clause)):
         if loops and not is_sentence((*subjects[0][0], *subjects[0][1], *predicate)):
@@ -135,6 +137,7 @@ def is_sentence(words: Words) -> bool:
         len(words) < 3
         or (words[-1] in ENDS_NOWHERE and not reciprocal)
         or words[-1] in PREPOSITIONS - PARTICLES - {"off", "over", "on"}
+        or not has_right_articles(words)
     ):
         return False
     seen: set[str] = set()

@@ -42,7 +42,7 @@ def fit_tag_gate(model: MaskedTransformer, mixture: CaptionMixture, texts: Seque
     words_C = [content_words(text) for stream in texts for text in stream]
     evidence: dict[int, list[np.ndarray]] = {}
     target: dict[int, list[float]] = {}
-    for clips, labels in _labels(tagger, mixture):
+    for clips, labels in predicted_labels(tagger, mixture):
         first_S = np.array(tagger.first_S)
         used = [used_words(clip.captions) for clip in clips]
         for row, column in zip(*np.nonzero(labels.valid_PN.cpu().numpy()), strict=True):
@@ -80,7 +80,7 @@ def taught_labels(
     first = tagger.first_S[stream]
     words = {first + number: content_words(text) for number, text in enumerate(texts[stream])}
     rows: list[tuple[list[int], list[float], list[bool]]] = []
-    for clips, labels in _labels(tagger, mixture, collections=1) if tagger.classes[stream] else ():
+    for clips, labels in predicted_labels(tagger, mixture, collections=1) if tagger.classes[stream] else ():
         own = slice(-count, None)
         columns = (labels.label_PN[:, own].tolist(), labels.value_PN[:, own].tolist(), labels.valid_PN[:, own].tolist())
         for clip, label_N, value_N, valid_N in zip(clips, *columns, strict=True):
@@ -103,7 +103,7 @@ def _fit(tagger: Tagger, stream: int, values_NE: np.ndarray, target_N: np.ndarra
     tagger.bias_S[stream] = float(bias - slope_E @ mean_E)
 
 
-def _labels(
+def predicted_labels(
     tagger: Tagger, mixture: CaptionMixture, collections: int | None = None
 ) -> Iterator[tuple[list[Clip], Labels]]:
     """Clips of all (or the first) collections, so many of each at most, and their labels."""

@@ -24,6 +24,7 @@ from densevid.inference.fitting.sentence_confidence import (
     fit_sentence_confidence,
 )
 from densevid.inference.sentence_confidence import SENTENCE_FEATURES, SentenceConfidence, options_of
+from densevid.inference.sentence_evidence import LabelTrust, StreamTrust
 from densevid.io import toml_text
 from helpers.made_sentences import is_right, made_events
 
@@ -93,7 +94,7 @@ def test_weights_may_only_raise_the_confidence(confidence: SentenceConfidence) -
             weight >= 0 for name, weight in zip(curve.names, curve.weights, strict=True) if name not in FREE_FEATURES
         )
     assert "share" in confidence.word.names and set(confidence.sentence.names) <= set(SENTENCE_FEATURES)
-    assert 0 <= confidence.least <= confidence.enough <= 1
+    assert 0 <= confidence.least <= 1 and confidence.caution in module.GRID
 
 
 @pytest.mark.parametrize("factor", [3.0, 0.4])
@@ -190,7 +191,8 @@ def test_figures_of_choices_by_hand() -> None:
     confidence = np.array([0.95, 0.55, 0.45, np.nan])
     choices = Choices(confidence, np.array([1, 0, 1, 0], bool), np.array([4.0, 2, 3, 0]), np.array([0, 1, 0, 0], bool))
     assert choices.support_at(0.25) == 1 and choices.support_at(0.5) == 0.5 and choices.support_at(1.0) == 0
-    assert choices.net_words == 5 / 4
+    assert choices.right_information == 7 / 4
+    assert choices.lacking == pytest.approx(0.65 + 0.05 - 0.5 + 0.45 + 0.05 - 0), "nine tenths are not shown"
     figures = figures_of(choices, ["a", "a", "b", "c"])
     assert figures["coverage"] == 0.75 and figures["support"] == pytest.approx(2 / 3)
     assert figures["shortened"] == pytest.approx(1 / 3)
@@ -198,9 +200,36 @@ def test_figures_of_choices_by_hand() -> None:
     assert figures["mean_confidence"] == pytest.approx(1.95 / 3)
     assert figures["bins"]["sentences"] == [1, 1, 1]
     surer = choices.where(confidence >= 0.5)
-    assert surer.shown_E.tolist() == [True, True, False, False] and surer.net_words == 1 / 2
+    assert surer.shown_E.tolist() == [True, True, False, False] and surer.right_information == 1
     nothing = figures_of(choices.where(np.zeros(4, bool)), ["a", "a", "b", "c"])
     assert nothing["coverage"] == 0 and nothing["support"] == 0 and nothing["calibration_error_interval"] == [0, 1]
+
+
+def test_it_is_no_more_cautious_than_support_wants(
+    events: list[HeldOutSentence], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = {}
+    for wanted in ({0.5: 0.0}, {0.5: 0.8, 0.9: 0.7}, {0.5: 1.0}):
+        monkeypatch.setattr(module, "WANTED", wanted)
+        found[len(found)] = fit_sentence_confidence(events, VOCABULARY, folds=5)
+    free, usual, strict = found.values()
+    assert free.caution == min(module.GRID) <= usual.caution <= strict.caution
+    assert free.fitted["right_information"] > strict.fitted["right_information"]
+    assert free.fitted["support_at_50"] < strict.fitted["support_at_50"]
+
+
+def test_the_trust_in_labels_is_used_and_kept(events: list[HeldOutSentence]) -> None:
+    trust = LabelTrust(actions=StreamTrust(slope=0.0, bias=-20.0))
+    fitted, plain = (fit_sentence_confidence(events[:200], VOCABULARY, trust=t, folds=4) for t in (trust, None))
+    assert fitted.trust == trust and plain.trust == LabelTrust()
+    worthless = []
+    for event in events[:200]:
+        labels = tuple(replace(label, value=0.0) for label in event.evidence.labels)
+        worthless.append(replace(event, evidence=replace(event.evidence, labels=labels)))
+    without = fit_sentence_confidence(worthless, VOCABULARY, folds=4)
+    assert fitted.sentence.weights == pytest.approx(without.sentence.weights, abs=1e-4)
+    assert fitted.fitted["support"] == without.fitted["support"]
+    assert plain.sentence.weights != pytest.approx(without.sentence.weights, abs=1e-2)
 
 
 def test_an_event_without_options_is_shown_without_a_sentence(events: list[HeldOutSentence]) -> None:

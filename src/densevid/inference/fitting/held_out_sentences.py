@@ -1,6 +1,6 @@
 """Held-out sentences: what a model writes about videos that it was not trained on, beside those videos' annotators.
 
-    tracks -> summaries -> the true event that each found event overlaps -> HeldOutSentence
+    tracks -> summaries -> the true event that each found event lies in -> HeldOutSentence
 
 `fit_sentence_confidence` is fitted to them; those of several models may be put together.
 """
@@ -13,15 +13,17 @@ from typing import Protocol
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from densevid.inference.batches import CaptionedVideo
 from densevid.inference.captioner import Captioner
-from densevid.inference.confidence import RIGHT_IOU, Calibration
+from densevid.inference.confidence import Calibration
 from densevid.inference.long_video import LongVideoCaptioner
 from densevid.inference.sentence_evidence import SentenceEvidence
 from densevid.inference.summary import SummaryRules
-from densevid.intervals import temporal_iou
 from densevid.tracks import FeatureTrack
+
+MOST = 0.5  # of a span that lies in a true event, for its sentence to be about that event
 
 
 class Annotators(Protocol):
@@ -81,8 +83,9 @@ def held_out_sentences(
 ) -> list[HeldOutSentence]:
     """Find and caption the events of held-out videos, and look up who annotated them.
 
-    An event belongs to the true event that it overlaps most, if their IoU is at least .5. One that belongs to none
-    counts with no annotators, so that nothing about it is right.
+    A sentence is about the true event that most of its span lies in, if that is at least half of the span: whether the
+    borders are right as well is the other confidence's matter. A span that lies in none counts with no annotators, so
+    that nothing about it is right.
 
     Args:
         captioner: A model that was not trained on these videos.
@@ -111,10 +114,18 @@ def _of_video(found: CaptionedVideo, truth: AnnotatedEvents) -> list[HeldOutSent
     truth_G2 = torch.from_numpy(np.array(truth.spans, dtype=np.float64).reshape(-1, 2))
     if not len(truth_G2):
         return [HeldOutSentence(evidence, truth.source, NoAnnotators()) for evidence in found.evidence]
-    best = temporal_iou(spans_P2.double(), truth_G2).max(dim=1)
+    shares_PG = shares_within(spans_P2.double(), truth_G2)
+    best = shares_PG.max(dim=1)
     matched = zip(found.evidence, best.values.tolist(), best.indices.tolist(), strict=True)
     sources = truth.sources or (truth.source,) * len(truth_G2)
     return [
-        HeldOutSentence(evidence, sources[place], truth.annotators[place] if iou >= RIGHT_IOU else NoAnnotators())
-        for evidence, iou, place in matched
+        HeldOutSentence(evidence, sources[place], truth.annotators[place] if share >= MOST else NoAnnotators())
+        for evidence, share, place in matched
     ]
+
+
+def shares_within(spans_P2: Tensor, truth_G2: Tensor) -> Tensor:
+    """How much of each span lies in each true event, P x G."""
+    start_PG = torch.maximum(spans_P2[:, None, 0], truth_G2[None, :, 0])
+    end_PG = torch.minimum(spans_P2[:, None, 1], truth_G2[None, :, 1])
+    return (end_PG - start_PG).clamp(min=0) / (spans_P2[:, 1] - spans_P2[:, 0]).clamp(min=1e-9)[:, None]

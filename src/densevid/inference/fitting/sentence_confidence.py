@@ -8,9 +8,9 @@ Both curves are logistic regressions; their figures are cross-validated, folds b
 3. what would be shown is chosen in each held-out fold. The choice favours options whose confidence is too high, so the
    second curve is stretched until the confidence of what is shown is right.
 
-The thresholds come from the same choices: `enough` is where what is shown has most right words less wrong ones, among
-those with which the surest half is right often enough; `least` leaves nearly all events a sentence, unless those would
-be wrong too often.
+The same choices give how much a surer sentence is preferred to one that says more: the least `caution` with which the
+surest half of what is shown, and nine tenths of it, are right as often as is wanted. `least` leaves nearly all events a
+sentence, unless those would be wrong too often.
 """
 
 from __future__ import annotations
@@ -39,17 +39,19 @@ from densevid.inference.sentence_confidence import (
     log_probabilities,
     options_of,
 )
+from densevid.inference.sentence_evidence import LabelTrust
 from densevid.language.words import content_words
 
 FOLDS = 10
 ENOUGH_ANNOTATORS = 2
 FREE_FEATURES = ("count", "rate")  # may weigh either way; all others may only raise the confidence
 RIDGE = 1.0
+SMALLEST_SPREAD = 1e-6  # of a feature; with less it is constant
 PRIOR_USERS, PRIOR_ANNOTATORS = 0.05, 10.0  # of a word, as if seen besides
 RATE_EVENTS = 1000  # enough to know how often words are used
-GRID = tuple(round(0.2 + 0.05 * step, 2) for step in range(14))
+GRID = (1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 6.0, 10.0)  # of caution
 WANTED = {0.5: 0.65, 0.9: 0.45}  # support at a coverage
-MARGIN = 0.02
+MARGIN = 0.05
 SHOWN, LEAST_CONFIDENCE = 0.92, 0.2  # of all events, where they are at least so sure
 BINS = 10
 DRAWS = 1000
@@ -65,6 +67,7 @@ class EventRows:
     options: list[Option]
     words: list[str]
     word_NC: Floats
+    label_N: Floats
     word_right_N: Booleans
     right_O: Booleans
 
@@ -75,7 +78,7 @@ class Choices:
 
     confidence_E: Floats
     right_E: Booleans
-    words_E: Floats
+    information_E: Floats
     shortened_E: Booleans
 
     @property
@@ -92,24 +95,35 @@ class Choices:
         return float(self.right_E[order].mean())
 
     @property
-    def net_words(self) -> float:
-        """Content words in right sentences less those in wrong ones, an event."""
-        return float((self.words_E * (2.0 * self.right_E - 1.0)).mean())
+    def lacking(self) -> float:
+        """By how much support falls short of what is wanted, over all coverages."""
+        return sum(max(0.0, wanted + MARGIN - self.support_at(at)) for at, wanted in WANTED.items())
+
+    @property
+    def right_information(self) -> float:
+        """The information of right sentences, an event."""
+        return float((self.information_E * self.right_E).mean())
 
     def where(self, sure_E: Booleans) -> Choices:
         """The same with nothing shown of the other events."""
-        confidence_E, words_E = np.where(sure_E, self.confidence_E, np.nan), np.where(sure_E, self.words_E, 0.0)
-        return replace(self, confidence_E=confidence_E, right_E=self.right_E & sure_E, words_E=words_E)
+        confidence_E = np.where(sure_E, self.confidence_E, np.nan)
+        information_E = np.where(sure_E, self.information_E, 0.0)
+        return replace(self, confidence_E=confidence_E, right_E=self.right_E & sure_E, information_E=information_E)
 
 
 def fit_sentence_confidence(
-    events: Sequence[HeldOutSentence], vocabulary: Iterable[str], *, folds: int = FOLDS
+    events: Sequence[HeldOutSentence],
+    vocabulary: Iterable[str],
+    *,
+    trust: LabelTrust | None = None,
+    folds: int = FOLDS,
 ) -> SentenceConfidence:
-    """Fit both curves and the thresholds.
+    """Fit both curves and how sentences are chosen.
 
     Args:
         events: Held-out events; their captions must come from models that were not trained on their videos.
         vocabulary: The words of the model.
+        trust: How far labels can be trusted, fitted on other videos; by default their values stay as they are.
         folds: How many folds of source videos.
 
     Returns:
@@ -118,21 +132,21 @@ def fit_sentence_confidence(
     Raises:
         InputError: There are fewer sources than folds, or no sentence is right, or all are.
     """
-    fold_E = _folds([event.source for event in events], folds)
+    trust = LabelTrust() if trust is None else trust
+    events = [replace(event, evidence=trust.applied(event.evidence)) for event in events]
+    sources = [event.source for event in events]
+    fold_E = _folds(sources, folds)
     rates, seen = _rates(events, vocabulary)
     rows = [_rows(event, rates, seen) for event in events]
     word, log_words = _word_curves(rows, fold_E)
     features = [row.event.sentence_features(row.options, logs) for row, logs in zip(rows, log_words, strict=True)]
     sentence, confidence = _sentence_curves(rows, features, fold_E)
-    best = max((_tried(rows, confidence, fold_E, enough) for enough in GRID), key=lambda tried: tried[0])
-    _, enough, choices, (factor, shift) = best
-    stretched = sentence.stretched(factor, shift)
-    enough_shown = float(_stretched(np.array([enough]), factor, shift)[0])
-    least = min(_least(choices), enough_shown)
-    shown = choices.where(choices.confidence_E >= least)
-    figures = figures_of(shown, [event.source for event in events])
-    figures = {"events": len(events), "sources": len({event.source for event in events}), **figures}
-    return SentenceConfidence(word, stretched, rates, enough_shown, least, figures)
+    tries = [_tried(rows, confidence, fold_E, rates, caution) for caution in GRID]
+    best = min(tries, key=lambda tried: tried.choices.lacking)  # of equal ones the first
+    stretched = sentence.stretched(best.factor, best.shift)
+    shown = best.choices.where(best.choices.confidence_E >= best.least)
+    figures = {"events": len(events), "sources": len(set(sources)), **figures_of(shown, sources)}
+    return SentenceConfidence(word, stretched, rates, best.caution, best.least, trust, figures)
 
 
 def figures_of(choices: Choices, sources: Sequence[str]) -> dict[str, Any]:
@@ -149,6 +163,7 @@ def figures_of(choices: Choices, sources: Sequence[str]) -> dict[str, Any]:
         "support_at_50": choices.support_at(0.5),
         "support_at_90": choices.support_at(0.9),
         "shortened": float(choices.shortened_E[shown].mean()) if len(right_N) else 0.0,
+        "right_information": choices.right_information,
         "calibration_error": bins.expected_error,
         "calibration_error_interval": [low, high],
         "mean_confidence": float(confidence_N.mean()) if len(right_N) else 0.0,
@@ -172,7 +187,7 @@ def fit_curve(
     kept = list(range(len(names)))
     while True:
         mean_C, scale_C = values_NC[:, kept].mean(axis=0), values_NC[:, kept].std(axis=0)
-        scale_C[scale_C == 0] = 1
+        scale_C[scale_C < SMALLEST_SPREAD] = 1
         standard_NC = (values_NC[:, kept] - mean_C) / scale_C
         weight_C, bias = logistic_fit(standard_NC, right_N.astype(np.float64), share_N, RIDGE)
         bound = [weight if names[kept[c]] not in free else 0.0 for c, weight in enumerate(weight_C.tolist())]
@@ -217,6 +232,7 @@ def _rows(event: HeldOutSentence, rates: WordRates, rate: Callable[[HeldOutSente
         options,
         words,
         others.word_features(words),
+        others.word_labels(words),
         np.array([right[word] for word in words], dtype=np.bool_),
         np.array([all(right[word] for word in option.words) for option in options], dtype=np.bool_),
     )
@@ -227,7 +243,9 @@ def _word_curves(rows: Sequence[EventRows], fold_E: Integers) -> tuple[LogisticC
     curve, held_out = _crossed(
         WORD_FEATURES, [row.word_NC for row in rows], [row.word_right_N for row in rows], fold_E, weighted=False
     )
-    logs = [log_probabilities(each, row.word_NC).tolist() for each, row in zip(held_out, rows, strict=True)]
+    logs = [
+        log_probabilities(each, row.word_NC, row.label_N).tolist() for each, row in zip(held_out, rows, strict=True)
+    ]
     return curve, [dict(zip(row.words, values, strict=True)) for row, values in zip(rows, logs, strict=True)]
 
 
@@ -260,25 +278,38 @@ def _crossed(
     return fitted(np.arange(len(fold_E))), [of_fold[fold] for fold in fold_E.tolist()]
 
 
+@dataclass(frozen=True)
+class Tried:
+    """What is shown with some caution, how the curve of sentences is stretched for it, and the least confidence."""
+
+    caution: float
+    choices: Choices
+    factor: float
+    shift: float
+    least: float
+
+
 def _tried(
-    rows: Sequence[EventRows], confidence: Sequence[Floats], fold_E: Integers, enough: float
-) -> tuple[tuple[float, float], float, Choices, tuple[float, float]]:
-    """What is shown with a threshold: how good that is, the threshold, the choices, and how the curve is stretched."""
-    places = [choose(row.options, values, enough, 0.0) for row, values in zip(rows, confidence, strict=True)]
+    rows: Sequence[EventRows], confidence: Sequence[Floats], fold_E: Integers, rates: WordRates, caution: float
+) -> Tried:
+    """What is shown with so much caution."""
+    least = _least(confidence)
+    places = [choose(row.options, values, rates, caution, least) for row, values in zip(rows, confidence, strict=True)]
     shown = [place if place is not None else -1 for place in places]
     triples = list(zip(rows, confidence, shown, strict=True))
     raw_E = np.array([values[place] if place >= 0 else np.nan for _, values, place in triples])
     right_E = np.array([place >= 0 and bool(row.right_O[place]) for row, _, place in triples])
-    words_E = np.array([len(row.options[place].words) if place >= 0 else 0.0 for row, _, place in triples])
+    words_E = [row.options[place].words if place >= 0 else () for row, _, place in triples]
+    information_E = np.array([rates.information(words) for words in words_E])
     shortened_E = np.array([place >= 0 and row.options[place].shortened for row, _, place in triples])
     factor, shift = _platt(raw_E, right_E, np.ones_like(right_E))
     confidence_E = np.full_like(raw_E, np.nan)
     for fold in np.unique(fold_E):
         own_E = fold_E == fold
         confidence_E[own_E] = _stretched(raw_E[own_E], *_platt(raw_E, right_E, ~own_E))
-    choices = Choices(confidence_E, right_E, words_E, shortened_E)
-    lacking = sum(max(0.0, wanted + MARGIN - choices.support_at(at)) for at, wanted in WANTED.items())
-    return (-lacking, choices.net_words), enough, choices, (factor, shift)
+    choices = Choices(confidence_E, right_E, information_E, shortened_E)
+    lowest = float(np.nanmin(confidence_E, initial=1.0))  # about `least`, stretched by the other folds' events
+    return Tried(caution, choices, factor, shift, max(LEAST_CONFIDENCE, lowest))
 
 
 def _platt(raw_E: Floats, right_E: Booleans, these_E: Booleans) -> tuple[float, float]:
@@ -294,13 +325,10 @@ def _platt(raw_E: Floats, right_E: Booleans, these_E: Booleans) -> tuple[float, 
     return (factor, bias) if factor > 0 else (1.0, 0.0)
 
 
-def _least(choices: Choices) -> float:
-    """The threshold that leaves nearly all events a sentence."""
-    confidence = np.sort(choices.confidence_E[choices.shown_E])[::-1]
-    if not len(confidence):
-        return LEAST_CONFIDENCE
-    count = min(len(confidence), int(np.ceil(SHOWN * len(choices.confidence_E))))
-    return max(LEAST_CONFIDENCE, float(confidence[count - 1]))
+def _least(confidence: Sequence[Floats]) -> float:
+    """The threshold that the surest option of nearly every event reaches."""
+    surest = np.sort([values.max(initial=0.0) for values in confidence])[::-1]
+    return float(surest[min(len(surest) - 1, int(np.ceil(SHOWN * len(surest))))])
 
 
 def _interval(confidence_N: Floats, right_N: npt.NDArray[Any], source_N: Integers) -> tuple[float, float]:
