@@ -8,7 +8,7 @@ shown apart (`densevid.evaluation.protocols.support`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,7 +28,7 @@ from densevid.inference.batches import CaptionedSpans, ModelInput
 from densevid.inference.captioner import Captioner
 from densevid.inference.sentence_confidence import SentenceConfidence
 from densevid.timelines.captions import CaptionCollection, CaptionFolder
-from densevid.timelines.clips import ClipCollection
+from densevid.timelines.clips import Clip, ClipCollection
 from densevid.timelines.sources import ClipFeatures
 from densevid.tracks import Clock, FeatureTrack
 from densevid.video.labels import top_labels
@@ -159,19 +159,11 @@ def picture_scores(model: LoadedModel, folder: Path, count: int, split: str = "v
         count: The first so many pictures of the split.
         split: Of the collection.
     """
-    styled = with_style(model, folder.name)
-    held_out = CaptionCollection.read(CaptionFolder(folder), model.config.features, split=split)
-    clips = held_out.clips[:count]
-    inputs = {
-        clip.name: ModelInput(
-            np.ascontiguousarray(held_out.features_RF[clip.first_row : clip.first_row + clip.rows], np.float16),
-            Clock.uniform(1.0),
-        )
-        for clip in clips
-    }
+    clips, inputs = held_out_pictures(model, folder, count, split)
     spans = {clip.name: (0.0, float(clip.rows)) for clip in clips}
-    pairs = ((given, [spans[name]]) for name, given in inputs.items())
-    said = dict(zip(inputs, Captioner(styled).caption_segments_many(pairs), strict=True))
+    pairs = zip(inputs, ([span] for span in spans.values()), strict=True)
+    styled = Captioner(with_style(model, folder.name))
+    said = dict(zip(spans, styled.caption_segments_many(pairs), strict=True))
     most = max(len(clip.captions) for clip in clips)
     references = [
         {
@@ -182,6 +174,23 @@ def picture_scores(model: LoadedModel, folder: Path, count: int, split: str = "v
         for number in range(most)
     ]
     return {"pictures": len(clips), **_text_scores(evaluate(submission(said), references, metrics=("segments",)))}
+
+
+def held_out_pictures(
+    model: LoadedModel, folder: Path, count: int, split: str = "val"
+) -> tuple[Sequence[Clip], list[ModelInput]]:
+    """Captioned pictures that a model has not learned from, and their features, a step each.
+
+    Args:
+        model: The model.
+        folder: The collection.
+        count: At most so many, the first of the split.
+        split: Of the collection.
+    """
+    held_out = CaptionCollection.read(CaptionFolder(folder), model.config.features, split=split)
+    clips, features_RF = held_out.clips[:count], held_out.features_RF
+    rows = (features_RF[clip.first_row : clip.first_row + clip.rows] for clip in clips)
+    return clips, [ModelInput(np.ascontiguousarray(own, np.float16), Clock.uniform(1.0)) for own in rows]
 
 
 def with_style(model: LoadedModel, style: str) -> LoadedModel:

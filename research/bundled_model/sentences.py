@@ -35,8 +35,10 @@ from densevid.timelines.taught_labels import used_words
 from densevid.tracks import FeatureTrack
 from densevid.training.tag_gate import predicted_labels
 from densevid.video.labels import action_phrases, class_names, class_texts
+from research.bundled_model.sentence_scores import held_out_pictures
 
 TIMELINES, SEED = 100, 3  # of each fold whose events are found
+PICTURES = 150  # of each further collection
 
 
 def fold_of(text: str) -> tuple[int, Path]:
@@ -57,13 +59,16 @@ def fitted_sentence_confidence(
     data: Path,
     captions: Sequence[CaptionFolder] = (),
 ) -> dict[str, Any]:
-    """Fit the confidence to the events of all folds.
+    """Fit the confidence to the events of all folds, and to pictures of the further collections.
+
+    Clips of web video alone would teach that somebody nearly always talks.
 
     Args:
         found: Folds with calibrated models, which find their own events.
         given: Folds with models that caption whole clips.
         data: The training clips with their features.
-        captions: Further collections, for the trust in labels.
+        captions: Further collections: pictures of their val splits are events, and their training splits count for
+            the trust in labels.
 
     Returns:
         The content of `sentence_confidence.toml`.
@@ -80,7 +85,9 @@ def fitted_sentence_confidence(
             own = kind(model, collection, f"train-fold{fold}")
             print(f"{path}: {len(own)} held-out events of train-fold{fold}", flush=True)
             events += own
-            outcomes = outcomes or label_outcomes(model, collection, held_out, captions)
+            if not outcomes:
+                outcomes = label_outcomes(model, collection, held_out, captions)
+                events += [event for each in captions for event in picture_events(model, each.path)]
     trust = fit_label_trust(outcomes)
     if outcomes:
         print(f"trust in labels: fitted on {len(outcomes):,} labels of other clips", flush=True)
@@ -150,6 +157,17 @@ def given_events(model: LoadedModel, collection: ClipCollection, split: str) -> 
     return [
         HeldOutSentence(spans.evidence[0], truth[name].source, truth[name].annotators[0])
         for name, spans in zip(tracks, captioned, strict=True)
+    ]
+
+
+def picture_events(model: LoadedModel, folder: Path) -> list[HeldOutSentence]:
+    """Held-out pictures of a collection, each as a given event, captioned as videos are."""
+    clips, inputs = held_out_pictures(model, folder, PICTURES)
+    spans = ([(0.0, float(clip.rows))] for clip in clips)
+    captioned = Captioner(model).captioned_segments(zip(inputs, spans, strict=True), evidence=True)
+    return [
+        HeldOutSentence(given.evidence[0], f"{folder.name} {clip.source}", AnnotatorWords(clip.captions))
+        for clip, given in zip(clips, captioned, strict=True)
     ]
 
 

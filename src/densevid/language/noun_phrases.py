@@ -54,10 +54,11 @@ NO_VERB_IN_ING = word_set(
     "nothing painting drawing including regarding during being frosting"
 )
 SINGULAR_IN_S = word_set("bus gas tennis chess christmas series news gymnastics lens canvas octopus")
-UNCOUNTED = word_set(
-    "football soccer basketball baseball volleyball badminton tennis golf hockey cricket rugby chess poker billiards "
-    "news music food hair grass makeup clothing furniture gymnastics wrestling"
+UNCOUNTED = word_set("news music food hair grass makeup clothing furniture gymnastics")
+PLAYED = word_set(
+    "football soccer basketball baseball volleyball badminton tennis golf hockey cricket rugby chess poker billiards"
 )
+PLAYS = word_set("play plays played playing watch watches watching")
 VOWELS, NO_VOWEL_SOUND, VOWEL_SOUND = "aeiou", ("uni", "use", "usu", "eu", "one", "ukulele"), ("hour", "honest")
 
 
@@ -215,10 +216,14 @@ def has_right_articles(words: Words) -> bool:
 
 
 def _is_uncounted(words: Words, place: int) -> bool:
-    """Whether an article stands before an uncountable noun, unless that only describes another ("a football game")."""
-    following = words[place + 1 : place + 3]
-    ends = len(following) == 1 or (following[1:] and (following[1] in PREPOSITIONS or following[1] in ("and", "while")))
-    return words[place] in ("a", "an") and bool(ends) and following[0] in UNCOUNTED
+    """Whether an article stands before an uncountable noun, or a game that is played ("throwing a football" is right).
+
+    A noun that only describes another may have one: "playing a football game".
+    """
+    noun, *after = words[place + 1 : place + 3] or ("",)
+    if words[place] not in ("a", "an") or not (not after or after[0] in PREPOSITIONS or after[0] in ("and", "while")):
+        return False
+    return noun in UNCOUNTED or (noun in PLAYED and place > 0 and words[place - 1] in PLAYS)
 
 
 def _begins_with_vowel(word: str) -> bool:

@@ -56,6 +56,16 @@ NOT_BEFORE_TO = word_set(
 )
 NEEDS_PLACE = word_set("put place set attach insert stick connect compare turn lay lean hang tape glue tell tie")
 NO_CUT_AND = word_set("mac rock drum hip back up down")
+DOES = word_set("do does did doing")
+DOABLE = word_set(  # what one can do: not "doing a horse"
+    "exercise exercises workout trick tricks makeup hair nails gymnastics gymnastic stunt stunts dance dances dancing "
+    "martial karate flip flips backflip backflips comedy magic yoga craft crafts wheelie wheelies pushups crunches "
+    "experiment experiments construction aerobics review tutorial demonstration origami laundry work job math homework "
+    "shopping boxing skating cooking interview choreographed synchronized acrobatics cartwheel cartwheels moonwalk "
+    "bench capoeira clean deadlift drop high long lunges parkour pole pull push side sit somersault squats tai triple "
+    "vault gardening surgery repairs weight splits dishes art sports routine performance show act handstand skit"
+)
+PLAYFUL = word_set("boy girl kid child toddler baby boys girls kids children toddlers babies band orchestra musicians")
 POSTURES = word_set("sit stand rest sleep wait pose lie")  # alone of people and animals: not "a bowl is sitting"
 STANDS_ALONE = word_set(
     "act applaud argue bark bathe beatbox bike blink boil bow bowl box breakdance breathe burn camp celebrate chat "
@@ -138,6 +148,7 @@ def is_sentence(words: Words) -> bool:
         or (words[-1] in ENDS_NOWHERE and not reciprocal)
         or words[-1] in PREPOSITIONS - PARTICLES - {"off", "over", "on"}
         or not has_right_articles(words)
+        or not _can_be_done(words)
     ):
         return False
     seen: set[str] = set()
@@ -150,6 +161,12 @@ def is_sentence(words: Words) -> bool:
                 return False
             seen.add(root)
     return bool(seen) and verb_place(words) is not None
+
+
+def _can_be_done(words: Words) -> bool:
+    """Whether what somebody does is something that can be done."""
+    place = next((place for place, word in enumerate(words) if word in DOES), len(words))
+    return not DOABLE.isdisjoint(words[place + 1 :]) or place + 1 >= len(words) or words[place - 1] not in BE
 
 
 def text_of(words: Words) -> str:
@@ -186,7 +203,7 @@ def _predicates(clause: Clause) -> Iterator[Words]:
     for place in range(1, len(words)):
         if _can_cut(words, place) and _can_end(words[:place], clause):
             yield words[:place]
-    if clause.progressive and stem(words[0]) in _stems(DROPS_OBJECT):
+    if clause.progressive and stem(words[0]) in _stems(DROPS_OBJECT) and _can_end(words[:1], clause):
         yield words[:1]
 
 
@@ -234,6 +251,8 @@ def _can_end(words: Words, clause: Clause) -> bool:
         return last not in ENDS_NOWHERE | PREPOSITIONS | ADJECTIVES and len(words) > 1
     if len(words) == 1:
         if verb in _stems(POSTURES) and not _is_alive(clause):
+            return False
+        if verb == "play" and PLAYFUL.isdisjoint(clause.subject) and ANIMAL.isdisjoint(clause.subject):
             return False
         alone = verb in _stems(STANDS_ALONE) and (is_ing(last) or not clause.auxiliary)
         return clause.auxiliary[1:] == ("being",) or alone

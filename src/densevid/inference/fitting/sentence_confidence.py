@@ -43,7 +43,7 @@ from densevid.inference.sentence_evidence import LabelTrust
 from densevid.language.words import content_words
 
 FOLDS = 10
-ENOUGH_ANNOTATORS = 2
+ENOUGH_ANNOTATORS, FEW_ANNOTATORS = 2, 5  # of so few one is enough
 FREE_FEATURES = ("count", "rate")  # may weigh either way; all others may only raise the confidence
 RIDGE = 1.0
 SMALLEST_SPREAD = 1e-6  # of a feature; with less it is constant
@@ -51,7 +51,6 @@ PRIOR_USERS, PRIOR_ANNOTATORS = 0.05, 10.0  # of a word, as if seen besides
 RATE_EVENTS = 1000  # enough to know how often words are used
 GRID = (1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 6.0, 10.0)  # of caution
 WANTED = {0.5: 0.65, 0.9: 0.45}  # support at a coverage
-MARGIN = 0.05
 SHOWN, LEAST_CONFIDENCE = 0.92, 0.2  # of all events, where they are at least so sure
 BINS = 10
 DRAWS = 1000
@@ -97,7 +96,7 @@ class Choices:
     @property
     def lacking(self) -> float:
         """By how much support falls short of what is wanted, over all coverages."""
-        return sum(max(0.0, wanted + MARGIN - self.support_at(at)) for at, wanted in WANTED.items())
+        return sum(max(0.0, wanted - self.support_at(at)) for at, wanted in WANTED.items())
 
     @property
     def right_information(self) -> float:
@@ -226,7 +225,8 @@ def _rows(event: HeldOutSentence, rates: WordRates, rate: Callable[[HeldOutSente
     options = options_of(event.evidence)
     words = list(dict.fromkeys(word for option in options for word in option.words))
     others = EventWords(event.evidence, WordRates({word: rate(event, word) for word in words}, rates.unknown))
-    right = {word: event.annotators.users(word) >= ENOUGH_ANNOTATORS for word in words}
+    enough = 1 if 0 < event.annotators.annotators <= FEW_ANNOTATORS else ENOUGH_ANNOTATORS
+    right = {word: event.annotators.users(word) >= enough for word in words}
     return EventRows(
         others,
         options,
