@@ -1,8 +1,8 @@
 r"""Make the model that comes with densevid, from clips to package files, one step after the other.
 
 Choices are made on fifths of `train` (--on fold0 to fold4). `val` is scored once; a second time is refused. The model
-is trained on four fifths of `train`; the fifth gives it the confidence of events, and together with another fifth,
-which a second model has not seen, that of sentences. Both models go on from one first stage that saw neither fifth.
+is trained on four fifths of `train`; the fifth gives it both confidences, that of sentences with held-out pictures of
+further collections.
 MSRVTT holds clips.json and clips/*.mp4; STORE the features of its clips (`densevid extract MSRVTT/clips --out STORE
 --backbone scenes-and-actions`); CAPTIONED further collections.
 
@@ -12,15 +12,15 @@ MSRVTT holds clips.json and clips/*.mp4; STORE the features of its clips (`dense
       --out FIRST
   python -m research.bundled_model train  --data DATA --captions CAPTIONED/* --split train-but0 \
       --from FIRST/words/model --out RUNS
-  python -m research.bundled_model train  --data DATA --captions CAPTIONED/* --split train-but1 \
-      --from FIRST/words/model --until reward --out RUNS1
   densevid timelines DATA --features DATA/features --split train-fold0 --videos 60 --out FOLD0
   python -m research.bundled_model pack   --run RUNS/negatives --data DATA --timelines FOLD0 --out MODEL
-  python -m research.bundled_model sentences --found 0=MODEL --given 1=RUNS1/reward/model --data DATA --model MODEL
+  python -m research.bundled_model sentences --found 0=MODEL --given 0=MODEL --data DATA \
+      --captions CAPTIONED/{coco,flickr8k,msrvtt_frames} --model MODEL
   python -m research.bundled_model score  --model MODEL --clips MSRVTT --features STORE --on fold0 --timelines FOLD0 \
       --out SCORES
   python -m research.bundled_model score  --model MODEL --clips MSRVTT --features STORE --on val --timelines VAL \
-      --plain PLAIN/words/model --pictures CAPTIONED/coco --videos VIDEOS \
+      --other 0.1 research/bundled_model/first FIRST_FEATURES --plain PLAIN/words/model \
+      --pictures CAPTIONED/coco --videos VIDEOS \
       --annotations train.json val_1.json val_2.json --out SCORES
   python -m research.bundled_model card   --model MODEL --scores SCORES
 
@@ -58,7 +58,7 @@ from densevid.timelines.sources import ClipFeatures
 from densevid.tracks import FeatureTrack
 from research.bundled_model.card import write_card
 from research.bundled_model.scores import FittedBaselines, ModelUnderTest, timeline_scores
-from research.bundled_model.sentence_scores import PLAIN, clip_scores, picture_scores
+from research.bundled_model.sentence_scores import PLAIN, OtherModel, clip_scores, clip_source, picture_scores
 from research.bundled_model.training import PRESET, STAGES, WEIGHTS_OF_COLLECTIONS, StageInputs, train_bundled
 from research.paper_tables.train_models import Machine
 
@@ -165,7 +165,12 @@ def score(args: argparse.Namespace) -> None:
     content: dict[str, Any] = {"split": split}
     content["training clips"], content["clip count"] = (len(collection.split(name)) for name in (trained_on, split))
     content["training hours"] = round(sum(clip.seconds for clip in collection.split(trained_on)) / 3600, 2)
-    others = {} if args.plain is None else {PLAIN: args.plain}
+    others = {
+        name: OtherModel(load_model(Path(folder)), clip_source(args.clips, Path(features), split))
+        for name, folder, features in args.other
+    }
+    if args.plain is not None:
+        others[PLAIN] = OtherModel(load_model(args.plain), clip_source(args.clips, args.features, split))
     content["clips"] = clip_scores(model.loaded, baselines, collection, split, others)
     if args.pictures is not None:
         content["pictures"] = {args.pictures.name: picture_scores(model.loaded, args.pictures, PICTURES)}
@@ -215,6 +220,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parsers["pixels"].add_argument("--split", choices=(DEVELOPMENT, "val"), required=True)
     parsers["pixels"].add_argument("--count", type=int, default=60, metavar="N", help="timelines (60)")
     parsers["score"].add_argument("--on", choices=SCORED, required=True)
+    other = "another model with the features that it reads of the same clips, and the name of its row"
+    parsers["score"].add_argument(
+        "--other", nargs=3, action="append", default=[], metavar=("NAME", "MODEL", "FEATURES"), help=other
+    )
     parsers["score"].add_argument("--plain", type=Path, metavar="MODEL", help="the plain captioner, to compare with")
     pictures = f"captioned pictures, {PICTURES} of whose val split are captioned in their own style"
     parsers["score"].add_argument("--pictures", type=Path, metavar="FOLDER", help=pictures)

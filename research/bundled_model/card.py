@@ -62,8 +62,8 @@ training (`model/priors.py`): a ridge regression from the features of a clip to 
 the {beam} sentences of a beam, and a logistic regression from features to actionness.
 
 Choices were made on fifths of the training clips, split by source video. The model was trained on four of them. The
-fifth gives it the confidence of events; that of sentences comes from this fifth and another one, about which a second
-model of the same training wrote that has not seen it.
+fifth gives it both confidences, that of sentences together with held-out pictures of COCO and Flickr8k and held-out
+storyboards. How far the classes of the two networks can be trusted was fitted on all other clips and pictures.
 """
 
 LIMITS = """\
@@ -75,8 +75,8 @@ LIMITS = """\
   find one event or none in a single long take. The timeline scores above are no evidence for ActivityNet.
 - It does not use sound.
 - The confidence of an event says how often such events overlapped a true one by half, that of a sentence how often all
-  of its content words were used by two of twenty annotators. Both were fitted on clips like MSR-VTT's; on other video
-  they are less sure than they say.
+  of its content words were used by annotators (two of twenty, or one of five). They were fitted on web video and
+  pictures; on other video they may be less sure than they say.
 - Do not use it to assess people, or where a wrong sentence does harm. Its sentences repeat what annotators of web
   video take for granted about men and women.
 """
@@ -166,9 +166,10 @@ def _tables(name: str, content: Mapping[str, Any]) -> Iterator[str]:
     for name, row in content.get("pictures", {}).items():
         figures = ", ".join(f"{metric} {row[metric]:.2f}" for metric in TARGETS)
         yield f"{row['pictures']} held-out pictures of {name}, in its own style: {figures}\n"
+    made = "real .mp4 files through `densevid extract`" if name == "val" else "composed of the features of clips"
     yield _paragraph(
-        f"{about['videos']} timelines of {name}, real .mp4 files through `densevid extract`. AR@10 and METEOR 2018 are"
-        f" of all proposals. F1 and SODA_c are of the top n, at most {about['top n']} events that hardly overlap,"
+        f"{about['videos']} timelines of {name}, {made}. AR@10 and METEOR 2018 are of all proposals."
+        f" F1 and SODA_c are of the top n, at most {about['top n']} events that hardly overlap,"
         f" chosen by score as `--top` does; in the last row they are of the default summary of `densevid caption`,"
         f" which has {about['events in a summary']} events on average:"
     )
@@ -221,8 +222,9 @@ def _confidence(loaded: LoadedModel) -> Iterator[str]:
     low, high = fitted["calibration_error_interval"]
     yield "## Confidence\n"
     yield _paragraph(
-        f"Of sentences, on {fitted['events']} events of held-out folds (ten folds by source): {fitted['coverage']:.1%}"
-        f" get a sentence, {fitted['support']:.1%} of those are supported, {fitted['shortened']:.1%} are shortened; the"
+        f"Of sentences, on {fitted['events']} held-out events and pictures, ten folds by source:"
+        f" {fitted['coverage']:.1%} get a sentence, {fitted['support']:.1%} of those are supported,"
+        f" {fitted['shortened']:.1%} are shortened; the"
         f" calibration error is {fitted['calibration_error']:.3f} (95% {low:.3f} to {high:.3f}). Confidence and share"
         " of supported sentences, by bins:"
     )

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from densevid.checkpoint import LoadedModel, load_model
+from densevid.checkpoint import LoadedModel
 from densevid.data.sources import FeatureSource
 from densevid.errors import InputError
 from densevid.evaluation.compare import compare
@@ -55,7 +55,7 @@ def clip_scores(
     baselines: FittedBaselines,
     collection: ClipCollection,
     split: str,
-    others: Mapping[str, Path],
+    others: Mapping[str, OtherModel],
 ) -> dict[str, Any]:
     """Score one sentence for each clip against all sentences of its annotators.
 
@@ -64,13 +64,17 @@ def clip_scores(
         baselines: The baselines, fitted on the model's training clips.
         collection: The clips.
         split: Which of them to score.
-        others: Folders of other models that read the same features, by name.
+        others: Other models by name.
     """
     source = ClipFeatures(collection, split)
     clips = [clip for clip in collection.split(split) if clip.captions]
     spans = {clip.name: (0.0, source.extent(clip.name).duration or clip.seconds) for clip in clips}
-    read = {name: OtherModel(load_model(folder), source) for name, folder in others.items()}
-    return clip_tables(clip_rows(model, source, spans, baselines, read), collection, spans)
+    return clip_tables(clip_rows(model, source, spans, baselines, others), collection, spans)
+
+
+def clip_source(clips: Path, features: Path, split: str) -> ClipFeatures:
+    """Features of the clips of a split."""
+    return ClipFeatures(ClipCollection.read(clips, features=features), split)
 
 
 def clip_rows(

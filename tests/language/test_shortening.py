@@ -80,7 +80,7 @@ a boy and a dog are playing in the snow
   - someone is playing
 a man and a girl are playing the piano
   + people are playing music
-  + people are playing
+  - people are playing
   - someone is playing
 a bowl of fruit is sitting on a table
   - a bowl is sitting on a table

@@ -160,6 +160,8 @@ def is_sentence(words: Words) -> bool:
             if root in seen and words[place - 1] not in ("another", "other"):
                 return False
             seen.add(root)
+    if seen == {"play"}:  # nobody knows what: "someone is playing", "a person is playing with a person"
+        return not (ANIMAL | PLAYFUL).isdisjoint(words)
     return bool(seen) and verb_place(words) is not None
 
 
@@ -252,7 +254,7 @@ def _can_end(words: Words, clause: Clause) -> bool:
     if len(words) == 1:
         if verb in _stems(POSTURES) and not _is_alive(clause):
             return False
-        if verb == "play" and PLAYFUL.isdisjoint(clause.subject) and ANIMAL.isdisjoint(clause.subject):
+        if verb == "play" and (ANIMAL | PLAYFUL).isdisjoint(clause.subject):
             return False
         alone = verb in _stems(STANDS_ALONE) and (is_ing(last) or not clause.auxiliary)
         return clause.auxiliary[1:] == ("being",) or alone
