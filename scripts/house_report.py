@@ -28,6 +28,7 @@ FUNCTION_LIMIT = 50
 OLD_NAMES_LIVE_IN = "legacy.py"  # the one module that maps names of 0.1
 SYNONYMS_LIVE_IN = "timelines/sentences.py"  # quoted English words are data there
 WORD_LISTS_LIVE_IN = "language"  # and whole lists of them here
+MODELS_LIVE_IN = "pretrained"  # with the words that they know
 WORD_FILES = {".py", ".toml", ".js", ".html", ".css"}
 OLD_WORDS = re.compile(
     r"(?<!\w)(?:told|tells?(?!\(\))|telling|teller|said|says?|saying|speaks?|speaking|spoken|speaker|stir\w*|happening|happens?"
@@ -148,6 +149,8 @@ class Report:
 
     def _is_data(self, path: Path, line: str, word: str) -> bool:
         """Whether a word is English that the library is about, not a name or a sentence of ours."""
+        if self.source / MODELS_LIVE_IN in path.parents:
+            return True
         if path.parent == self.source / WORD_LISTS_LIVE_IN:
             return '"' in line and '"""' not in line
         return path == self.source / SYNONYMS_LIVE_IN and f'"{word}"' in line

@@ -201,7 +201,7 @@ class SentenceConfidence:
         word: The probability that a content word is right but for labels, from `WORD_FEATURES`.
         sentence: The confidence of a sentence, from `SENTENCE_FEATURES`.
         rates: How often an annotator uses a word.
-        caution: How much a surer sentence is preferred to one that says more: the power of its confidence.
+        caution: How much a surer sentence is preferred to one with more content: the power of its confidence.
         least: What a shown sentence must reach.
         trust: How far labels can be trusted.
         fitted: What it was fitted on, and how well it did there.

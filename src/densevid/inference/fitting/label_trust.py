@@ -1,4 +1,4 @@
-"""Fit how far labels can be trusted, to what annotators say of the videos for which they were predicted.
+"""Fit how far labels can be trusted, to the words of annotators of the videos they were predicted for.
 
 A classifier has no class "none of these": some of its classes stand for whatever looks like nothing else, and those are
 nearly always wrong. So beside the value of a label its class counts: P(word used) = sigmoid(slope x logit(value) +

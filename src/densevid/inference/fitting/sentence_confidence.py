@@ -8,9 +8,9 @@ Both curves are logistic regressions; their figures are cross-validated, folds b
 3. what would be shown is chosen in each held-out fold. The choice favours options whose confidence is too high, so the
    second curve is stretched until the confidence of what is shown is right.
 
-The same choices give how much a surer sentence is preferred to one that says more: the least `caution` with which the
-surest half of what is shown, and nine tenths of it, are right as often as is wanted. `least` leaves nearly all events a
-sentence, unless those would be wrong too often.
+The same choices give how much a surer sentence is preferred to one with more content: the least `caution` with which
+the surest half of what is shown, and nine tenths of it, are right as often as is wanted. `least` leaves nearly all
+events a sentence, unless those would be wrong too often.
 """
 
 from __future__ import annotations
