@@ -16,6 +16,7 @@ from densevid.checkpoint import FILES, WEIGHTS, LoadedModel, load_model, model_f
 from densevid.errors import InputError
 from densevid.io import fingerprint, provenance, read_json, write_json, write_text
 from densevid.pipeline.model_registry import CARD, SCORES
+from research.bundled_model.sentence_scores import PLAIN, SHOWN
 
 BASELINES = ("change points", "prior grid", "model, shuffled features")  # that timelines are compared with
 TARGETS = {"METEOR": 28.0, "CIDEr": 46.0}  # of single clips
@@ -160,12 +161,18 @@ def _tables(name: str, content: Mapping[str, Any]) -> Iterator[str]:
         " many percent of the clips get one of the five most frequent sentences:"
     )
     yield _table(content["clips"]["scores"])
-    for name, row in content["clips"].get("beside the plain captioner", {}).items():
+    if PLAIN in content["clips"]["scores"]:
+        yield _paragraph(
+            "The plain captioner is the first stage alone, trained without tags and nearly without actions; it reads"
+            " the actions here."
+        )
+    compared = content["clips"].get("beside the plain captioner", {})
+    for metric, row in ((metric, row) for metric, row in compared.items() if "micro" in metric):
         low, high = row["interval"]
-        yield f"{name}, model less plain captioner: {row['difference']:.2f}, 95% {low:.2f} to {high:.2f}\n"
-    for name, row in content.get("pictures", {}).items():
+        yield f"{metric}, model less plain captioner: {row['difference']:.2f}, 95% {low:.2f} to {high:.2f}\n"
+    for collection, row in content.get("pictures", {}).items():
         figures = ", ".join(f"{metric} {row[metric]:.2f}" for metric in TARGETS)
-        yield f"{row['pictures']} held-out pictures of {name}, in its own style: {figures}\n"
+        yield f"{row['pictures']} held-out pictures of {collection}, in its own style: {figures}\n"
     made = "real .mp4 files through `densevid extract`" if name == "val" else "composed of the features of clips"
     yield _paragraph(
         f"{about['videos']} timelines of {name}, {made}. AR@10 and METEOR 2018 are of all proposals."
@@ -212,6 +219,17 @@ def _support(val: Mapping[str, Any]) -> Iterator[str]:
         values = (shown["coverage"], shown["support"], half, most, full["coverage"], full["support"])
         lines.append([name, *("-" if value is None else f"{value:.1%}" for value in values)])
     yield "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+    if calibration := val["clips"]["support"].get(SHOWN, {}).get("shown", {}).get("calibration"):
+        low, high = calibration["interval"]
+        yield _paragraph(
+            f"Calibration error of what is shown: {calibration['error']:.3f} (95% {low:.3f} to {high:.3f}), with a mean"
+            f" confidence of {_mean_confidence(calibration['bins']):.3f}."
+        )
+
+
+def _mean_confidence(bins: Sequence[Mapping[str, float]]) -> float:
+    total = sum(row["sentences"] for row in bins)
+    return sum(row["confidence"] * row["sentences"] for row in bins if row["sentences"]) / max(total, 1)
 
 
 def _confidence(loaded: LoadedModel) -> Iterator[str]:

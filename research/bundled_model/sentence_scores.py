@@ -133,7 +133,7 @@ def clip_tables(rows: Mapping[str, Predictions], collection: ClipCollection, spa
                 "p": row.p_value,
             }
             for row in compare(full[PLAIN], full["model"])
-            if any(name in row.name for name in ("METEOR", "CIDEr")) and "segments" in row.name
+            if row.name in ("segments micro METEOR", "segments micro CIDEr")
         }
     return tables
 

@@ -26,7 +26,7 @@ def test_the_bundled_model_is_the_default_with_scores_a_licence_and_limits() -> 
     assert model.licence and "Apache-2.0" in model.licence
     assert {"METEOR", "CIDEr"} <= set(model.scores["MSR-VTT val, single clips"])
     card = (model.folder / "README.md").read_text()
-    for part in ("## Data", "## Recipe", "## Scores", "## Limits", "bundled_model train"):
+    for part in ("## Data", "## Recipe", "## Scores", "## Limits", "research.bundled_model"):
         assert part in card
 
 
