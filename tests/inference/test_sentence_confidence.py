@@ -191,6 +191,19 @@ def test_what_is_no_sentence_is_no_option() -> None:
     assert confidence().of_caption(evidence) == 0
 
 
+def test_where_the_caption_is_about_an_animal_no_option_is_about_people() -> None:
+    label = NamedLabel("playing piano", "playing the piano", 0.8)
+    beam = ("a cat is playing with a piano", "a man is playing the piano", "two cats are sitting on a piano")
+    evidence = SentenceEvidence(beam[0], beam, (-1.0, -2.0, -3.0), {}, (label,))
+    found = [option.sentence for option in options_of(evidence)]
+    assert "a cat is playing the piano" in found and beam[2] in found
+    assert not {"someone is playing the piano", beam[1], "someone is playing music"} & set(found)
+    plural = [option.sentence for option in options_of(replace(evidence, caption=beam[2]))]
+    assert "two cats are playing the piano" in plural
+    person = [option.sentence for option in options_of(replace(evidence, caption=beam[1]))]
+    assert "someone is playing the piano" in person and beam[0] in person
+
+
 def options(counts: list[int], shortened: list[bool]) -> list[Option]:
     """Options of so many words; the first is the caption."""
     letters = "bcdfghjklmnpqrtvwxz"

@@ -25,7 +25,7 @@ from densevid.events import Event
 from densevid.inference.fitting.logistic import Floats, LogisticCurve
 from densevid.inference.sentence_evidence import LabelTrust, NamedLabel, SentenceEvidence, StreamTrust
 from densevid.language.sentence_form import sentence_form
-from densevid.language.shortening import is_sentence, shorter_forms
+from densevid.language.shortening import animal_subject, is_about_people, is_sentence, shorter_forms
 from densevid.language.stemmer import stem
 from densevid.language.words import content_words, words_of
 
@@ -176,11 +176,14 @@ class WordRates:
 def options_of(evidence: SentenceEvidence) -> list[Option]:
     """Every sentence that could be shown for an event, the caption first if it could.
 
-    All of them are sentences with a verb and a content word; each stands there once.
+    All of them are sentences with a verb and a content word; each stands there once. Where the caption is about an
+    animal, none is about people: that somebody plays the piano does not follow from a cat that does.
     """
     best = sorted(zip(evidence.log_probability, evidence.sentences, strict=True), reverse=True)
     whole = dict.fromkeys([evidence.caption, *(sentence for _, sentence in best)])
-    actions = [f"someone is {label.phrase}" for label in evidence.labels if label.phrase]
+    animal = animal_subject(evidence.caption)
+    subject = "someone is" if animal is None else f"{animal[0]} {'are' if animal[1] else 'is'}"
+    actions = [f"{subject} {label.phrase}" for label in evidence.labels if label.phrase]
     found: dict[str, Option] = {}
     for sentence in [*whole, *actions]:
         if _can_be_shown(sentence):
@@ -190,7 +193,7 @@ def options_of(evidence: SentenceEvidence) -> list[Option]:
         for shorter in shorter_forms(sentence):
             if shorter not in found and _can_be_shown(shorter):
                 found[shorter] = Option(shorter, True)
-    return list(found.values())
+    return [option for option in found.values() if animal is None or not is_about_people(option.sentence)]
 
 
 @dataclass(frozen=True)

@@ -171,6 +171,32 @@ def _can_be_done(words: Words) -> bool:
     return not DOABLE.isdisjoint(words[place + 1 :]) or place + 1 >= len(words) or words[place - 1] not in BE
 
 
+def animal_subject(sentence: str) -> tuple[str, bool] | None:
+    """The animal that a caption is about and whether it is plural; None where it is about anything else.
+
+    Example:
+        >>> animal_subject("a black cat is sitting at a piano")
+        ('a black cat', False)
+        >>> animal_subject("a man is walking a dog") is None
+        True
+    """
+    found = _core_subject(sentence)
+    if found is None or found[0][-1] not in ANIMAL or people_of(*found) is not None:
+        return None
+    return text_of(found[0]), found[1]
+
+
+def is_about_people(sentence: str) -> bool:
+    """Whether the subject of a caption is a person, or several."""
+    found = _core_subject(sentence)
+    return found is not None and people_of(*found) is not None
+
+
+def _core_subject(sentence: str) -> tuple[Words, bool] | None:
+    clause = clause_of(words_of(sentence))
+    return None if clause is None or clause.existential else core_of(clause.subject, clause.plural)
+
+
 def text_of(words: Words) -> str:
     """Words as a sentence."""
     return " ".join(words).replace(" '", "'")
