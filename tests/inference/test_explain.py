@@ -26,6 +26,7 @@ from densevid.pipeline.model_registry import InstalledModel
 from densevid.pipeline.request import EventRequest
 from densevid.pipeline.result import CaptionResult
 from densevid.tracks import Clock, FeatureTrack
+from helpers.tagged_models import made_classifiers, tagged_model, tagged_track
 
 STEPS, LAYERS, HEADS = 20, 3, 2
 WORDS = ("a", "man", "walks", "his", "dog", "home")
@@ -267,9 +268,13 @@ def test_explained_words_are_those_of_the_given_sentence() -> None:
     assert proposal.words == ("his", "dog", "walks") and proposal.attention_LHWT.shape[2] == 3
 
 
+@pytest.mark.parametrize("tags", [False, True], ids=["plain", "tags"])
 @pytest.mark.parametrize("steps", [STEPS, 120], ids=["short", "long"])
-def test_windows_kept_of_captioning_are_explained_as_if_computed_anew(steps: int) -> None:
+def test_windows_kept_of_captioning_are_explained_as_if_computed_anew(steps: int, tags: bool) -> None:
     loaded, video = loaded_model(), track(steps)
+    if tags:
+        with made_classifiers():
+            loaded, video = tagged_model({"window": 24, "kernels": [2, 5, 9]}), tagged_track(steps)
     long = LongVideoCaptioner.build(Captioner(loaded), top=3, keep=True)
     found = long.finished(next(long.captioned([video]))).by_time()
     assert set(long.kept) == set(Windows.over(video, 24).starts)

@@ -15,13 +15,15 @@ from densevid.checkpoint import LoadedModel, load_model, save_model
 from densevid.data.vocabulary import EOS, INIT, PAD, tokenize
 from densevid.errors import InputError
 from densevid.fast_forms import FastForm
-from densevid.inference import generator
+from densevid.inference import generator, long_video
 from densevid.inference.captioner import Captioner
+from densevid.inference.long_video import LongVideoCaptioner
 from densevid.inference.search import NEVER_GENERATED, sentence_lengths
 from densevid.kernels.caption_generator import PackedCaptionGenerator
 from densevid.model.caption_decoder import DecodingState
 from densevid.model.masked_transformer import MaskedTransformer
 from densevid.video.labels import action_names, action_phrases, class_texts
+from helpers.random_models import WORDS
 from helpers.tagged_models import STREAMS, made_classifier, made_classifiers, tagged_model, tagged_track
 
 TRACKS = [tagged_track(40), tagged_track(13, 1), tagged_track(29, 2, without_actions=True), tagged_track(1, 3)]
@@ -220,3 +222,16 @@ def test_without_a_pointer_tags_are_read_but_not_copied() -> None:
     assert isinstance(state, DecodingState) and state.copied is None
     alone = model.begin_caption(video.select(video_P), mask)
     assert (model.next_words(words, state) - model.next_words(words, alone)).abs().max() > 1e-3
+
+
+def test_a_video_of_several_windows_is_captioned_whether_or_not_they_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows stay encoded between proposing and captioning, without the features that tags are predicted from."""
+    track = tagged_track(130, 5)
+    found = []
+    for kept_bytes in (long_video.KEPT_BYTES, 0):
+        monkeypatch.setattr(long_video, "KEPT_BYTES", kept_bytes)
+        (events,) = LongVideoCaptioner(Captioner(tagged_model(inference={"beam": 2}))).caption_many([track])
+        found.append([(event.start, event.end, event.sentence) for event in events])
+    assert found[0] == found[1] and max(end for _, end, _ in found[0]) > 40
+    copied = set(tokenize(" ".join(class_texts("actions")))) - set(tokenize(" ".join(WORDS)))
+    assert copied & {word for *_, sentence in found[0] for word in sentence.split()}, "tags count"

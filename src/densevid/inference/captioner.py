@@ -176,7 +176,10 @@ class Captioner:
     def with_features(self, batch: ProposedBatch, inputs: list[ModelInput]) -> ProposedBatch:
         """A batch that `ProposedBatch.rows` left without features; `inputs` are those of its videos."""
         uploaded = self.uploads.arrived(self.uploads(inputs, batch.found.proposals.steps))
-        return replace(batch, uploaded=uploaded)
+        if self.model.tagger is None:
+            return replace(batch, uploaded=uploaded)
+        video = replace(batch.found.video, features_BTF=uploaded.features_BTF)  # tags are predicted from them
+        return replace(batch, uploaded=uploaded, found=replace(batch.found, video=video))
 
     @torch.inference_mode()
     def generate(

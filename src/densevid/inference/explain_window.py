@@ -189,7 +189,9 @@ class ReadWindow:
         part, begin = only.part(track, 0), float(track.seconds(first))
         batch = (kept or {}).get(first)
         if batch is not None and batch.found.numbers is None and batch.steps == [len(part)]:  # not padded
-            return cls(loaded, only, part, begin, _features(loaded, part), batch.found.video, batch.found.proposals)
+            features_1TF = _features(loaded, part)
+            video = replace(batch.found.video, features_BTF=features_1TF)  # which the kept one lacks
+            return cls(loaded, only, part, begin, features_1TF, video, batch.found.proposals)
         return cls(loaded, only, part, begin, *_computed(loaded, part))
 
     @property
