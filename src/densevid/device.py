@@ -1,4 +1,4 @@
-"""Which device to compute on, with how many CPU threads, and how memory goes back to the system.
+"""Which device to compute on, with how many CPU threads, and where threads take memory from.
 
 torch is imported only where it is needed: `--help` and small verbs do without it.
 """
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import torch
 
 Device = Literal["auto", "cpu", "cuda"]  # of videos and their captions; `auto` is CUDA where there is one
-MALLOC_SETTINGS = {-8: 2, -3: 1 << 20, -1: 16 << 20}  # arenas; bytes of blocks of their own; bytes kept at the end
+M_ARENA_MAX = -8  # of glibc's malloc.h
 CAPTIONING = ("cpu", "cuda", "mps")
 TRAINING = ("cpu", "cuda")
 
@@ -102,15 +102,15 @@ def set_threads(threads: int, report: Callable[[str], None]) -> None:
     torch.set_num_threads(min(threads, most))
 
 
-def return_memory() -> None:
-    """Have the C library give freed memory back soon; call it before threads start. Only glibc keeps it otherwise.
+def share_memory() -> None:
+    """Have all threads allocate from one place; call it before they start. Only glibc does otherwise.
 
-    Networks allocate and free large blocks in several threads, and each thread keeps what it freed: of a video of ten
-    minutes the peak is a quarter lower, in the same time. Settings in the environment (`MALLOC_*`) count for more.
+    It gives threads arenas of their own, each of which keeps what was freed in it. Networks allocate and free large
+    blocks in several threads: with one arena the peak is lower, in the same time (docs/speed.md). Settings in the
+    environment (`MALLOC_*`) count for more.
     """
     if not sys.platform.startswith("linux") or any(name.startswith("MALLOC_") for name in os.environ):
         return
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
-        for parameter, value in MALLOC_SETTINGS.items():
-            mallopt(parameter, value)
+        mallopt(M_ARENA_MAX, 1)

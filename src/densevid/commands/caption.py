@@ -44,7 +44,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from densevid.device import return_memory
+from densevid.device import share_memory
 from densevid.errors import ExitCode, InputError, one_line, printable, report
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> ExitCode:
     """Caption all inputs; failures are reported at the end, however the run ends."""
-    return_memory()
+    share_memory()
     job, failures = _prepared(args)
     for line in job.check():
         report(line)

@@ -28,7 +28,7 @@ from pathlib import Path
 
 from densevid.data.extraction import REPORT, Extraction, ExtractionReport
 from densevid.data.store.reader import FeatureStore
-from densevid.device import return_memory
+from densevid.device import share_memory
 from densevid.errors import ExitCode, InputError, report
 from densevid.io import provenance, read_json
 from densevid.progress import Progress
@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> ExitCode:
     """Extract the videos that the store does not have yet."""
-    return_memory()
+    share_memory()
     _check_flags(args)
     fit_on = _ids_to_fit_on(args.fit_on)
     extraction = Extraction(args.inputs, args.workers, args.device)

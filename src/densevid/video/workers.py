@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
-from densevid.device import return_memory
+from densevid.device import share_memory
 from densevid.errors import InputError, one_line
 from densevid.tracks import FeatureTrack
 from densevid.video.extract import Extractor
@@ -140,7 +140,7 @@ class _Worker:
 def _work(connection: Connection, extractor: Extractor, save: Save) -> None:
     """The worker process: send one outcome per job until the pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the parent's to handle
-    return_memory()
+    share_memory()
     _share_cores(extractor.threads)
     while True:
         try:
