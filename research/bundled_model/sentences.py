@@ -75,19 +75,18 @@ def fitted_sentence_confidence(
     """
     collection = ClipCollection.read(data, features=data / "features")
     events: list[HeldOutSentence] = []
-    words: set[str] = set()
-    outcomes: list[LabelOutcome] = []
-    held_out = {clip.source for fold, _ in (*found, *given) for clip in collection.split(f"train-fold{fold}")}
-    for kind, models in ((found_events, found), (given_events, given)):
-        for fold, path in models:
-            model = replace(load_model(path), sentence_confidence=None)
-            words |= set(model.vocabulary.tokens)
-            own = kind(model, collection, f"train-fold{fold}")
+    models: list[LoadedModel] = []
+    for kind, folds in ((found_events, found), (given_events, given)):
+        for fold, path in folds:
+            models.append(replace(load_model(path), sentence_confidence=None))
+            own = kind(models[-1], collection, f"train-fold{fold}")
             print(f"{path}: {len(own)} held-out events of train-fold{fold}", flush=True)
             events += own
-            if not outcomes:
-                outcomes = label_outcomes(model, collection, held_out, captions)
-                events += [event for each in captions for event in picture_events(model, each.path)]
+    if models:
+        events += [event for folder in captions for event in picture_events(models[0], folder.path)]
+    words = {word for model in models for word in model.vocabulary.tokens}
+    held_out = {clip.source for fold, _ in (*found, *given) for clip in collection.split(f"train-fold{fold}")}
+    outcomes = label_outcomes(models[0], collection, held_out, captions) if models else []
     trust = fit_label_trust(outcomes)
     if outcomes:
         print(f"trust in labels: fitted on {len(outcomes):,} labels of other clips", flush=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from densevid.timelines.compose import TimelineGenerator
 from densevid.timelines.plan import Shot, TimelineEvent, TimelinePlan
 from densevid.timelines.sentences import content_words
 from densevid.timelines.sources import ClipFeatures
+from densevid.tracks import Clock, FeatureTrack
 from densevid.video.labels import action_phrases, class_names
 from helpers.made_sentences import made_events
 from helpers.random_models import WIDTH, random_model
@@ -33,6 +35,7 @@ from research.bundled_model.sentences import (
     found_events,
     given_events,
     label_outcomes,
+    picture_events,
     sentence_figures,
     source_of_event,
 )
@@ -200,3 +203,21 @@ def test_the_trust_in_labels_is_fitted_on_clips_that_are_not_held_out(tmp_path: 
                 want.add((names[number], round(value, 3), round(used, 3)))
     assert {(one.label.name, round(one.label.value, 3), round(one.used, 3)) for one in found} == want
     assert {one.label.phrase is None for one in found} == {True, False}
+
+
+def test_held_out_pictures_are_events_captioned_as_videos_are(model: LoadedModel, tmp_path: Path) -> None:
+    """In the style of videos, with the annotators of the picture; pictures that were learned from are none."""
+    pictures_NF = np.random.default_rng(0).normal(size=(5, WIDTH)).astype(np.float16)
+    np.save(tmp_path / "features.npy", pictures_NF)
+    entries = {
+        f"picture{row}": {"split": "val" if row else "train", "source": f"photo{row}", "first_row": row, "rows": 1}
+        | {"captions": [f"a dog runs {marker(row)} {word}" for word in ("one", "two", "three", "four")[: max(row, 1)]]}
+        for row in range(5)
+    }
+    (tmp_path / "clips.json").write_text(json.dumps(entries))
+    events = picture_events(model, tmp_path)
+    tracks = [FeatureTrack(picture_F[None], Clock.uniform(1.0), (("one", WIDTH),)) for picture_F in pictures_NF[1:]]
+    captions = Captioner(model).caption_segments_many((track, [(0.0, 1.0)]) for track in tracks)
+    assert [event.evidence.caption for event in events] == [own[0].sentence for own in captions]
+    assert [users(event) for event in events] == [{row: row} for row in range(1, 5)]
+    assert [event.source for event in events] == [f"{tmp_path.name} photo{row}" for row in range(1, 5)]
