@@ -103,8 +103,7 @@ def make_runs(args: argparse.Namespace) -> None:
 def pack(args: argparse.Namespace) -> None:
     """Write a run's model in half precision, with a confidence of events fitted on held-out timelines."""
     trained = load_model(args.run / "model")
-    for stale in (args.out / SCORES, args.out / CARD):
-        stale.unlink(missing_ok=True)
+    _remove_card(args.out)
     block = provenance(inputs=model_files(args.run / "model"), config_hash=trained.config.hash, command="bundled_model")
     save_model(args.out, trained, block, half_precision=True)
     loaded = load_model(args.out)  # rounded, as it will be used
@@ -115,6 +114,12 @@ def pack(args: argparse.Namespace) -> None:
         if file.stat().st_size > MOST_BYTES:
             raise InputError(f"{file}: {file.stat().st_size / 1e6:.1f} MB, more than a file of the package may have")
         print(f"{file}: {file.stat().st_size / 1e6:.2f} MB")
+
+
+def _remove_card(folder: Path) -> None:
+    """The card and the scores of a model are of its files as they were."""
+    for stale in (folder / SCORES, folder / CARD):
+        stale.unlink(missing_ok=True)
 
 
 def _held_out(data: Path, timelines: Path) -> tuple[dict[str, FeatureTrack], dict[str, list[Event]]]:
@@ -148,6 +153,7 @@ def fit_sentences(args: argparse.Namespace) -> None:
     for folder in args.model:
         loaded = load_model(folder)
         block = provenance(inputs=model_files(folder), config_hash=loaded.config.hash, command="bundled_model")
+        _remove_card(folder)
         save_model(folder, replace(loaded, sentence_confidence=table), block, half_precision=True)
     print(sentence_figures(table))
 

@@ -144,7 +144,9 @@ def run_all(folder: Path) -> Path:
         step("train", **common, until="words", set=without, out=folder / "plain")
     step("pack", run=folder / "runs" / LAST, data=data, timelines=fold0, out=folder / "model")
     folds = {"found": f"0={folder}/model", "given": f"1={folder}/runs1/clips/model"}
+    (folder / "model" / "README.md").write_text("the card of the model without this confidence")
     step("sentences", **folds, data=data, model=folder / "model")
+    assert not (folder / "model" / "README.md").exists()
     common = {"clips": clips, "features": store, "out": scores, "each": 1}
     step("score", **common, model=folder / "model", on="fold0", timelines=fold0)
     films = folder / "films"
